@@ -130,7 +130,7 @@ fn a_hash_is_made_of_what_is_piped_in() {
     }
 }
 
-/// Nobody takes up places by not saying who they are.
+/// No client takes up places by not authenticating.
 #[test]
 fn a_stranger_does_not_stay() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -162,13 +162,13 @@ fn silent_strangers_make_room() {
     );
     let connect = || std::net::TcpStream::connect(serving.address).expect("it listens");
     let mut silent: Vec<_> = (0..20).map(|_| connect()).collect();
-    // Of twenty who say nothing the last two are there still; the next client takes the place of the older of them.
+    // Of twenty that say nothing the last two are there still; the next client takes the place of the older of them.
     let mut next = Connection::new(serving.address);
     assert_eq!(next.call(&["AUTH", "hunter2"]), ok());
     let mut reply = String::new();
     assert!(silent[0].read_to_string(&mut reply).is_ok_and(|_| reply.is_empty()), "{reply}");
     serving.logs("closing a stranger in favour of a new client: clients_max");
-    // Who has said something stays, whether or not the password was right.
+    // A client that has said something stays, whether or not the password was right.
     assert_eq!(inside.call(&["PING"]), Reply::Simple("PONG".into()));
     assert_eq!(greeting.call(&["AUTH", "hunter2"]), ok());
     let mut last = Connection::new(serving.address);

@@ -1,5 +1,5 @@
-//! BG by `forebay bench` through the real binary: over the embedded store, in front of PostgreSQL while that goes away
-//! and comes back, on PostgreSQL alone, and while somebody else writes what it reads.
+//! BG by `forebay bench` through the real binary. It runs over the embedded store, in front of PostgreSQL while that
+//! goes away and comes back, and on PostgreSQL alone. It also runs while another program writes what it reads.
 
 mod common;
 #[path = "common/postgres.rs"]

@@ -1,6 +1,6 @@
 //! Real, unmodified clients against the real program: redis-cli, redis-benchmark, redis-py, node-redis, ioredis,
-//! go-redis and redis-rs, each with the handshake that it makes by default, and each as a small application: a shop
-//! that must sell each piece once, counters, sessions in hashes, a queue in a list.
+//! go-redis and redis-rs. Each makes its default handshake, and each is a small application. That is a shop that must
+//! sell each piece once, counters, sessions in hashes, and a queue in a list.
 //!
 //! A client whose toolchain is missing is skipped, and says on stderr how to get it; with `FOREBAY_CLIENTS_REQUIRED=1`
 //! that is a failure. `FOREBAY_CLIENTS_SERVER=redis` runs the same against redis-server, which shows that what the

@@ -1,10 +1,10 @@
-//! SIGKILL at random moments under load, then a start on the same file: every acknowledged write is there, no half of
-//! a transaction is, and what was under way is there wholly or not at all.
+//! SIGKILL at random moments under load, then a start on that file. Every acknowledged write is there, and no half of
+//! a transaction is. What was under way is there wholly or not at all.
 //!
-//! Each client pipelines batches of operations on keys of its own, of which one connection's server runs one after the
-//! other; so what a crash leaves of them must be the state after some first part of them, one that holds all that was
-//! acknowledged (`mine.rs`). Purchases of all clients meet on one counter and one list, which tell the order of all of
-//! them. `FOREBAY_SEED` repeats a run's choices, `FOREBAY_NIGHTLY=1` runs many more rounds.
+//! Each client pipelines batches of operations on separate keys, of which one connection's server runs one after the
+//! other. So what a crash leaves must be the state after some first part of them, one that holds all that was
+//! acknowledged (`mine.rs`). Purchases of all clients meet on one counter and one list, which tell the order of all
+//! of them. `FOREBAY_SEED` repeats a run's choices, `FOREBAY_NIGHTLY=1` runs many more rounds.
 
 mod common;
 #[path = "crash/mine.rs"]

@@ -1,11 +1,12 @@
 //! Forebay beside a real redis-server: the same requests to both, the same replies from both.
 //!
-//! Random sequences over all data commands, with wrong arities, wrong types and options in odd combinations, singly and
-//! pipelined, from two connections, with MULTI, EXEC, DISCARD and WATCH, in RESP2 and RESP3. What may differ is a named
-//! exception here (`Compared`) and a line of `docs/differences.md`. A failing case is shrunk and printed.
+//! Random sequences over all data commands, with wrong arities, wrong types and options in odd combinations. They are
+//! sent singly and pipelined, from two connections, with MULTI, EXEC, DISCARD and WATCH, in RESP2 and RESP3. What may
+//! differ is a named exception here (`Compared`) and a line of `docs/differences.md`. A failing case is shrunk and
+//! printed.
 //!
-//! A third of the cases run on a forebay with the least memory that it takes, where other documents crowd out all that
-//! a case has touched before each of its steps: what was written is read again from the store.
+//! A third of the cases run on a forebay with the least memory that it takes. There other documents crowd out all
+//! that a case has touched before each of its steps. So what was written is read again from the store.
 //!
 //! `FOREBAY_NIGHTLY=1` runs many more cases. Without a redis-server in the PATH the test says so and does nothing.
 
@@ -88,7 +89,7 @@ const CROWD_BYTES: usize = 120_000;
 struct Servers {
     redis: SocketAddr,
     roomy: Forebay,
-    /// Who has read all of [`crowd`] has emptied its cache of anything else.
+    /// A client that has read all of [`crowd`] has emptied the cache of anything else.
     cramped: Forebay,
 }
 

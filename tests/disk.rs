@@ -1,8 +1,8 @@
 //! A disk that is full, and files that can't be used: what the operator is told, and that nothing acknowledged is lost.
 //!
-//! The full disk is a real one: a tmpfs, mounted for the server alone (`unshare -rm`, which needs no root where user
-//! namespaces are allowed; elsewhere the test says that it skips, and `store_damage.rs` of the library does the same
-//! with a disk that fails).
+//! The full disk is a real one: a tmpfs, mounted for the server alone. (`unshare -rm` needs no root where user
+//! namespaces are allowed. Elsewhere the test says that it skips. `store_damage.rs` of the library does this with a
+//! disk that fails.)
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What the laboratory does not say: figures without meaning, options without effect, output that nobody gets.
+//! What the laboratory does not say: figures without meaning, options without effect, output that is lost.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `forebay sim --like-server`: a trace that CACHE TRACE recorded from `forebay serve`, replayed through the server's
-//! own cache, has the hits that the server had, one by one; and DeToX's live gain is what the simulator says.
+//! `forebay sim --like-server` replays a trace that CACHE TRACE recorded from `forebay serve` through the server's
+//! own cache. It has the hits that the server had, one by one. DeToX's live gain is what the simulator says.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Writes survive outages of a real PostgreSQL: they are acknowledged while it is down, and are in its tables exactly
+//! Writes survive outages of a real PostgreSQL. They are acknowledged while it is down, and are in its tables exactly
 //! once and in order when it is back.
 
 #[path = "outage/altered.rs"]
@@ -105,7 +105,7 @@ fn start(server: &Server, database: &str, more: &[&str]) -> Forebay {
     Forebay::start(&server.url(database), &[&QUICK[..], more].concat())
 }
 
-/// The same over a network that can be made bad.
+/// Likewise over a network that can be made bad.
 fn start_through(network: &Proxy, server: &Server, database: &str, more: &[&str]) -> Forebay {
     Forebay::start(&server.url_through(database, network.address), &[&QUICK[..], more].concat())
 }
@@ -140,7 +140,7 @@ fn acknowledged_writes_are_there_once_and_in_order() {
     }
 }
 
-/// The same with SIGKILL of every process of the database's: sessions end without a word.
+/// Likewise with SIGKILL of every process of the database's: sessions end without a word.
 #[test]
 fn all_processes_of_the_database_are_killed() {
     for ground in Ground::ALL {
@@ -159,7 +159,7 @@ fn all_processes_of_the_database_are_killed() {
     }
 }
 
-/// The same with SIGKILL of one backend, again and again: the database takes that for a crash, ends all others, and
+/// Likewise with SIGKILL of one backend, again and again: the database takes that for a crash, ends all others, and
 /// recovers by itself.
 #[test]
 fn one_backend_is_killed() {
@@ -187,7 +187,7 @@ fn one_backend_is_killed() {
     }
 }
 
-/// The same with SIGKILL of the postmaster alone: its children live on for a while, so connections that are open go on
+/// Likewise with SIGKILL of the postmaster alone: its children live on for a while, so connections that are open go on
 /// being answered by a database that takes no new ones.
 #[test]
 fn the_postmaster_alone_is_killed() {
@@ -210,7 +210,7 @@ fn the_postmaster_alone_is_killed() {
 }
 
 /// Faults 3 and 6: all processes hang, with requests in their sockets, and go on later: what they execute then was
-/// carried over by somebody else, or is.
+/// applied by somebody else, or is.
 #[test]
 fn a_database_that_hangs_and_goes_on_applies_nothing_twice() {
     for ground in Ground::ALL {
@@ -233,7 +233,7 @@ fn a_database_that_hangs_and_goes_on_applies_nothing_twice() {
 }
 
 /// Faults 4, 5 and 13: forebay is killed while it buffers, starts without the database, buffers on, and is killed while
-/// it carries over.
+/// it applies.
 #[test]
 fn what_was_buffered_survives_sigkill() {
     for ground in Ground::ALL {

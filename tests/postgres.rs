@@ -359,7 +359,7 @@ fn a_row_is_several_documents() {
     assert_eq!(friends(&mut client), ["9"]);
     assert_eq!(client.call(&["DEL", "user:1"]), Reply::Integer(1));
     assert_eq!(client.call(&["EXISTS", "friends:1", "user:1"]), Reply::Integer(0));
-    // Who holds one holds the other: the writer waits for the reader, and then writes.
+    // The holder of one holds the other: the writer waits for the reader, and then writes.
     let mut reader = Connection::new(forebay.address);
     assert!(ok(&reader.call(&["TXN", "BEGIN"])));
     assert_eq!(reader.call(&["HGET", "user:2", "name"]), Reply::bulk(b"Bob"));

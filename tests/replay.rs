@@ -1,5 +1,5 @@
-//! `forebay replay` of real traces through `forebay serve`: the hits that the server counts are those of the same
-//! policy without a server (`forebay_sim::replay`), with one partition and one connection, command by command and
+//! `forebay replay` of real traces through `forebay serve`. The hits that the server counts are those of that policy
+//! without a server (`forebay_sim::replay`). It has one partition and one connection, and runs command by command and
 //! pipelined.
 //!
 //! By default the beginnings of the traces under `testdata/traces`. With `FOREBAY_TRACES` set to a folder with whole

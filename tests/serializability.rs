@@ -1,8 +1,8 @@
 //! Serializable through the real binary: many clients over sockets, the recorded history judged.
 //!
 //! List-append, bank transfers with auditors, and write skew run at the same time, 16 clients each, on one server per
-//! store. Large documents pass through the small cache meanwhile, so that the keys of the workloads are evicted and
-//! read again from the store all the time. `FOREBAY_NIGHTLY=1` runs for ten minutes; `FOREBAY_SEED` repeats a run's
+//! store. Large documents pass through the small cache beside that. So the keys of the workloads are evicted and read
+//! again from the store all the time. `FOREBAY_NIGHTLY=1` runs for ten minutes; `FOREBAY_SEED` repeats a run's
 //! choices.
 
 mod common;

@@ -1,11 +1,12 @@
-//! Serializable over cache and PostgreSQL, through the real binary: the workloads of `serializability.rs` on documents
-//! in the generic table and on rows of tables, without and with outages in between, and with another program that
-//! writes the same rows.
+//! Serializable over cache and PostgreSQL, through the real binary. The workloads are those of `serializability.rs`
+//! on documents in the generic table and on rows of tables. They run without and with outages in between, and with
+//! another program that writes these rows.
 //!
-//! While writes are buffered nobody but forebay's clients sees them; among these the history is strictly serializable
-//! all the time. With another program only what was checked is judged: what a transaction that wrote had read, and what
-//! a `TXN BEGIN READONLY CHECKED` has read, was current at its commit. With another program and outages that, and what
-//! is in the table at last. `FOREBAY_NIGHTLY=1` runs each for ten minutes; `FOREBAY_SEED` repeats the clients' choices.
+//! While writes are buffered only forebay's clients see them; among these the history is strictly serializable all
+//! the time. With another program only what was checked is judged. What a transaction that wrote had read, and what a
+//! `TXN BEGIN READONLY CHECKED` has read, was current at its commit. With another program and outages that, and what
+//! is in the table at last. `FOREBAY_NIGHTLY=1` runs each for ten minutes; `FOREBAY_SEED` repeats the clients'
+//! choices.
 
 mod common;
 #[path = "common/postgres.rs"]
@@ -96,7 +97,7 @@ struct World {
 const QUICK: [&str; 4] = ["--breaker-pause-ms", "20", "--breaker-pause-ms-max", "200"];
 
 /// Nothing is buffered, and a database on a busy machine is waited for: a transaction that was buffered and had read
-/// what another program changed meanwhile would be set aside, though acknowledged.
+/// what another program changed since would be set aside, though acknowledged.
 const PATIENT: [&str; 8] =
     ["--on-outage", "refuse", "--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
 
@@ -297,8 +298,8 @@ impl World {
         made
     }
 
-    /// The same while what ours write is buffered again and again: every addition, of ours and of others, is in the
-    /// table once, and who has all that was read checked finds the sum.
+    /// Likewise while what ours write is buffered again and again: every addition, of ours and of others, is in the
+    /// table once, and a reader that has all that was read checked finds the sum.
     fn beside_another_program_with_outages(self) {
         let (began, mut number, mut done) = (Instant::now(), 0, [0; 3]);
         let few = |[others, ours, audits]: [usize; 3]| others <= 10 || ours <= 10 || audits == 0;
@@ -336,7 +337,7 @@ impl World {
             let summary = judged(&bank, &[made, history].concat(), seed);
             let count = |name: &str| summary.by_name.get(name).copied().unwrap_or_default();
             let ours = count("transfer added by TXN").min(count("transfer added by MULTI"));
-            // Most audits are refused, in an outage or for what others write meanwhile.
+            // Most audits are refused, in an outage or for what others write at that time.
             done = sums(done, [others, ours, count("audit by TXN CHECKED")]);
             number += 1;
         }

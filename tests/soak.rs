@@ -1,10 +1,10 @@
-//! Load for a long time, with SIGKILL, a full disk and broken connections at random moments: nothing acknowledged is
+//! Load for a long time, with SIGKILL, a full disk and broken connections at random moments. Nothing acknowledged is
 //! lost, nothing comes half, and the resident size stays flat. `make soak`; `FOREBAY_SOAK_SECONDS` sets how long,
 //! `FOREBAY_SEED` repeats the choices. docs/reliability.md has figures.
 //!
-//! Each client owns its keys, so it knows what each may hold: the last value that was acknowledged, or one whose
-//! acknowledgement it did not wait for or did not get. The latter may be applied late, as long as the server that was
-//! sent it lives. It reads its keys all the time, through every fault.
+//! Each client owns its keys, so it knows what each may hold. That is the last value that was acknowledged, or one
+//! whose acknowledgement it did not wait for or did not get. The latter may be applied late, as long as the server
+//! that was sent it lives. It reads its keys all the time, through every fault.
 
 #[path = "soak/client.rs"]
 mod client;

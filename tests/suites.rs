@@ -1,6 +1,6 @@
-//! The tests of redis-py and of node-redis themselves, unchanged, against the real program: what they expect of a
-//! server is what users of Redis rely on. All tests of the chosen files run; `suites/skips.toml` says of each one that
-//! does not pass why, and a test that passes although it stands there is a failure too.
+//! The tests of redis-py and of node-redis themselves, unchanged, against the real program. What they expect of a
+//! server is what users of Redis rely on. All tests of the chosen files run. `suites/skips.toml` says why each one
+//! that does not pass does not. A test that passes although it stands there is a failure too.
 //!
 //! They are installed as the clients of `clients.rs` are, in `target/clients`, and skipped for the same reasons.
 

@@ -1,5 +1,5 @@
-//! The house's rules, enforced. Each rule is a function from the tree of files to the breaches it found, and each has a
-//! test that plants a breach and sees it found: a rule that can find nothing is no rule.
+//! The house's rules, enforced. Each rule is a function from the tree of files to the breaches it found. Each has a
+//! test that plants a breach and sees it found, because a rule that can find nothing is no rule.
 //!
 //! * `rooms`: who may know whom, for crates and for the modules of the library; written into docs/architecture.md.
 //! * `source`: lengths, ASCII, `unsafe`, tokio, what must not be left behind, panics.

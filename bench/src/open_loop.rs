@@ -1,8 +1,8 @@
 //! Latency in an open loop: requests are sent when they are due, whatever became of those before.
 //!
-//! A request's latency counts from the moment at which it was due, not from the one at which it was sent: what waits
+//! A request's latency counts from the moment at which it was due, not from the one at which it was sent. What waits
 //! because the server, or this generator, is behind has waited (no coordinated omission). The generator never sleeps;
-//! how far behind it was itself is told beside the latencies.
+//! how late it was itself is told beside the latencies.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -51,7 +51,7 @@ impl Latencies {
         at(&self.due_ns, share)
     }
 
-    /// The same of how late requests were sent.
+    /// Likewise of how late requests were sent.
     pub fn behind_us(&self, share: f64) -> f64 {
         at(&self.behind_ns, share)
     }
@@ -162,7 +162,7 @@ mod tests {
         assert!(latencies.behind_us(0.5).is_nan());
     }
 
-    /// A server that stands still is not forgiven: what was due meanwhile has waited.
+    /// A server that stands still is not forgiven: what was due in that time has waited.
     #[test]
     fn a_stall_counts_for_all_that_was_due_in_it() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();

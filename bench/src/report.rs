@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::figures::load_average;
 use crate::program::cores;
 
-/// A block of Markdown under way; progress goes to the standard error meanwhile.
+/// A block of Markdown under way; progress goes to the standard error.
 pub struct Report {
     text: String,
     load_before: String,

@@ -1,5 +1,5 @@
-//! What a client sends: however the bytes are cut, the same requests come of them and the same error, and no more
-//! memory is taken than the limits say.
+//! What a client sends. However the bytes are cut, equal requests come of them and an equal error, and no more memory
+//! is taken than the limits say.
 
 use bytes::BytesMut;
 use forebay_fuzz::{Choices, time};

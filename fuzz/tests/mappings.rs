@@ -1,5 +1,5 @@
-//! The texts of `--map`: an error, or a mapping that is shown as a text of the same meaning, and whose keys and rows
-//! are each other's.
+//! The texts of `--map`. Each is an error, or a mapping that is shown as a text of equal meaning, and whose keys and
+//! rows are each other's.
 
 use std::str::FromStr;
 

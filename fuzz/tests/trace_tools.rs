@@ -1,5 +1,5 @@
-//! Traces made of traces (`forebay trace convert`, `mix`, `noise`), of any bytes in any format: an error, or a trace
-//! that says what its sources say. What was written before an error can be read.
+//! Traces made of traces (`forebay trace convert`, `mix`, `noise`), of any bytes in any format. The result is an
+//! error, or a trace that says what its sources say. What was written before an error can be read.
 
 use std::io::Cursor;
 

@@ -109,7 +109,7 @@ fn tls_beside_the_plain_address() {
     // QUIT ends it in TLS's own way, not by cutting it off.
     ask(&mut stream, "QUIT", "+OK\r\n").expect("TLS");
     assert_eq!(stream.read(&mut ok).expect("an end that TLS knows"), 0);
-    // Who does not speak TLS is told so by TLS, and holds nobody up.
+    // A client that does not speak TLS is told so by TLS, and holds up no other.
     let mut wrong = TcpStream::connect(tls).expect("it listens");
     wrong.write_all(b"PING\r\n").expect("written");
     let mut answer = Vec::new();

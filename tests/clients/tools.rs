@@ -156,7 +156,7 @@ pub fn source(name: &str) -> PathBuf {
 }
 
 /// A client's folder under `target/clients`, with `install` run on it unless it has succeeded before on the same files.
-/// Locked meanwhile, against tests in other threads and processes.
+/// Locked during that, against tests in other threads and processes.
 pub fn installed(name: &str, files: &[PathBuf], install: impl FnOnce(&Path)) -> PathBuf {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("clients");
     fs::create_dir_all(&all).expect("target/clients can be made");

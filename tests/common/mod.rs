@@ -86,7 +86,7 @@ impl Connection {
         self.try_pipeline(requests).expect("the server answers")
     }
 
-    /// The same over a connection that may be lost.
+    /// Likewise over a connection that may be lost.
     pub fn try_pipeline<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> std::io::Result<Vec<Reply>> {
         let mut output = BytesMut::new();
         for request in requests {

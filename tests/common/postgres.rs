@@ -139,7 +139,7 @@ impl Server {
         Server::start_in(&[])
     }
 
-    /// The same in an environment that says more.
+    /// Likewise in an environment that says more.
     pub fn start_in(environment: &[(String, String)]) -> Server {
         Server::start_with(SETTINGS, environment)
     }
@@ -149,7 +149,7 @@ impl Server {
         Server::start_with(MEASURED, &[])
     }
 
-    /// The same for tests, with a log that says too little to be decoded.
+    /// Likewise for tests, with a log that says too little to be decoded.
     pub fn start_without_decoding() -> Server {
         Server::start_with(UNDECODABLE, &[])
     }
@@ -176,7 +176,7 @@ impl Server {
         self.start_again_with("");
     }
 
-    /// The same with settings that go before those of its first start.
+    /// Likewise with settings that go before those of its first start.
     pub fn start_again_with(&self, more: &str) {
         let log = self.folder.path().join("log").display().to_string();
         let options = format!(
@@ -382,7 +382,7 @@ impl Server {
     }
 }
 
-/// Ends who holds locks, also if a test panics meanwhile.
+/// Ends the holder of locks, also if a test panics before.
 struct Locked<'a> {
     server: &'a Server,
     database: &'a str,

@@ -141,17 +141,17 @@ impl Forebay {
         Forebay::start_with(place, &store, arguments)
     }
 
-    /// The same in an environment that says more.
+    /// Likewise in an environment that says more.
     pub fn start_in(environment: &[(String, String)], store: &str, arguments: &[&str]) -> Forebay {
         Forebay::start_with(Place { environment: environment.to_vec(), ..Place::new(None) }, store, arguments)
     }
 
-    /// The same with the journal on a small disk.
+    /// Likewise with the journal on a small disk.
     pub fn start_with_journal_on(disk: Disk, store: &str, arguments: &[&str]) -> Forebay {
         Forebay::start_with(Place::new(Some(disk)), store, arguments)
     }
 
-    /// The same with the embedded store on a small disk.
+    /// Likewise with the embedded store on a small disk.
     pub fn start_on(disk: Disk, arguments: &[&str]) -> Forebay {
         let store = format!("embedded:{}", disk.folder.path().join("store.redb").display());
         Forebay::start_with(Place::new(Some(disk)), &store, arguments)
@@ -183,7 +183,7 @@ impl Forebay {
         self.restart_as(command);
     }
 
-    /// The same as if the machine itself had been started again: a loss of power is known by that.
+    /// Likewise as if the machine itself had been started again: a loss of power is known by that.
     pub fn restart_in_another_boot(&mut self) {
         let boot = self.folder.path().join("boot");
         std::fs::write(&boot, "01234567-89ab-cdef-0123-456789abcdef\n").expect("a file");

@@ -1,4 +1,4 @@
-//! A network between two programs that can be made bad: it delays, holds requests and delivers them late, loses or
+//! A network between two programs that can be made bad. It delays, holds requests and delivers them late, loses or
 //! repeats replies, cuts connections, lets none through.
 //!
 //! It knows nothing of what passes, but for one thing: to repeat replies of PostgreSQL it has to know where one ends.
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 enum Requests {
     #[default]
     Pass,
-    /// They wait, those of connections that come meanwhile too.
+    /// They wait, those of connections that come later too.
     Hold,
     /// Those of the next connection that sends something wait, then only those of this one.
     HoldNext,
@@ -120,7 +120,7 @@ impl Proxy {
         self.change(|rules| rules.requests = Requests::Hold);
     }
 
-    /// The same for one connection: the next that sends something.
+    /// Likewise for one connection: the next that sends something.
     pub fn hold_next(&self) {
         self.change(|rules| rules.requests = Requests::HoldNext);
     }

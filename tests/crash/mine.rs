@@ -1,4 +1,4 @@
-//! One client of the crash test: its operations on keys of its own, and which states they may leave.
+//! One client of the crash test: its operations on separate keys, and which states they may leave.
 
 use std::collections::HashMap;
 

@@ -227,7 +227,7 @@ fn of_kind(letter: char) -> BoxedStrategy<Arg> {
     select(texts).prop_map(Arg::Bytes).boxed()
 }
 
-/// The same for kinds that have few. Relative times are long or past: nothing expires while a case runs.
+/// Likewise for kinds that have few. Relative times are long or past: nothing expires while a case runs.
 fn texts_of_kind(letter: char) -> &'static [&'static str] {
     match letter {
         'N' => &[
@@ -350,7 +350,7 @@ pub fn case(known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
     case_of(TEMPLATES, known)
 }
 
-/// The same with long byte strings only.
+/// Likewise with long byte strings only.
 pub fn long_case(known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
     case_of(LONG_TEMPLATES, known)
 }

@@ -120,7 +120,7 @@ fn transactions_end_in_every_format() {
     let (code, told, said) = lab.run(&["trace", "convert", "ma.fbt", "ma.csv"]);
     assert_eq!((code, told.ends_with("requests in ma.csv\n")), (Some(0), true), "{told}");
     assert!(said.contains("leaves out") && said.contains("names of transaction types"), "{said}");
-    // The same without the column that says when a transaction ends.
+    // Likewise without the column that says when a transaction ends.
     let without = |line: &str| format!("{}\n", line.rsplit_once(',').expect("columns").0);
     lab.file("bare.csv", &lab.read("ma.csv").lines().map(without).collect::<String>());
     let expected = figures("ma.fbt");

@@ -1,5 +1,5 @@
-//! Tables that their owner alters while writes wait for them: what forebay knows of them is of its last look, and
-//! whatever does not fit any more waits for somebody, or is refused.
+//! Tables that their owner alters while writes wait for them. What forebay knows of them is of its last look.
+//! Whatever does not fit any more waits for an operator, or is refused.
 
 use forebay_protocol::Reply;
 
@@ -49,7 +49,7 @@ fn a_table_that_is_altered_loses_nothing() {
         "ALTER TABLE people DROP COLUMN shoe, ADD COLUMN need integer NOT NULL DEFAULT 0;
          ALTER TABLE people ALTER need DROP DEFAULT",
     );
-    // It may have been carried over before that.
+    // It may have been applied before that.
     while figure(&mut client, "waiting") > 0 || crate::state::mode(&mut client) != "normal" {}
     assert_eq!(server.sql(&database, "SELECT * FROM others"), "1|7");
     server.sql(&database, "ALTER TABLE people ADD COLUMN IF NOT EXISTS shoe text, ALTER need SET DEFAULT 1");

@@ -1,4 +1,4 @@
-//! The list-append tester: every client appends numbers of its own to lists that all share. Read back, a list tells
+//! The list-append tester: every client appends separate numbers to lists that all share. Read back, a list tells
 //! what was lost, what is there twice, and what came out of order.
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use forebay_workload::checkers::appends::{Fate, judge};
 use crate::common::Connection;
 use crate::state::PATIENCE;
 
-/// Stops the clients, also if what happens meanwhile panics.
+/// Stops the clients, also if what happens during that panics.
 struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {

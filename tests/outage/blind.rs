@@ -1,4 +1,4 @@
-//! Writes to documents that nobody knows while the database is away: HMSET as it is, others after CACHE BLIND ON.
+//! Writes to documents that are not known while the database is away: HMSET as it is, others after CACHE BLIND ON.
 
 use forebay_protocol::Reply;
 
@@ -112,7 +112,7 @@ fn what_came_of_it(client: &mut Connection) {
     );
 }
 
-/// The same in front of a table that is not forebay's.
+/// Likewise in front of a table that is not forebay's.
 #[test]
 fn unseen_changes_of_rows() {
     let server = Server::start();

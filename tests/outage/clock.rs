@@ -98,7 +98,7 @@ fn clocks_that_jump_lose_and_repeat_nothing() {
     clocks_jump(&[]);
 }
 
-/// The same where age decides when writes are carried over: a clock that was set back does not put that off.
+/// Likewise where age decides when writes are applied: a clock that was set back does not put that off.
 #[test]
 fn clocks_that_jump_do_not_stop_the_write_back() {
     clocks_jump(&["--write-back-ms", "300"]);

@@ -1,4 +1,4 @@
-//! What waits while nothing is carried over, since another forebay had the database: an operator decides about each
+//! What waits while nothing is applied, since another forebay had the database: an operator decides about each
 //! ticket.
 
 use std::time::{Duration, Instant};

@@ -50,7 +50,7 @@ fn until_shown(server: &Server, database: &str, forebay: &Forebay) {
     }
 }
 
-/// Has something counted; again where the machine is too busy for what it waits for to be carried over in time.
+/// Has something counted; again where the machine is too busy for what it waits for to be applied in time.
 fn counted(client: &mut Connection, request: &[&str]) {
     loop {
         match client.call(request) {
@@ -137,7 +137,7 @@ fn write_back_goes_on_beside_another_program_that_is_decoded() {
     appends_beside_another_program(&["--retries-max", "200", "--write-back-ms", "100"], true);
 }
 
-/// The slot goes and can't be made anew, so the log can't be read: what others write is seen all the same, since
+/// The slot goes and can't be made again, so the log can't be read: what others write is seen all the same, since
 /// nothing stays cached. It is logged once, with what to do; when the slot can be made, it is.
 #[test]
 fn nothing_old_is_served_while_the_log_can_not_be_read() {

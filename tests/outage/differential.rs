@@ -1,9 +1,10 @@
-//! Random commands on rows, lists and documents, with outages and without: the tables are the same afterwards, columns
-//! that no command names, defaults, what triggers do and foreign keys take along included, and nothing is set aside.
+//! Random commands on rows, lists and documents, with outages and without. The tables are equal afterwards, columns
+//! that no command names and defaults included. So are what triggers do and what foreign keys take along. Nothing is
+//! set aside.
 //!
 //! What is refused in an outage since it is not cached then is left out of the run without one. Replies that tell of
 //! columns with defaults are not compared: an outage does not know these. What triggers note is compared row by row:
-//! what is carried over together may change rows in another order than one by one.
+//! what is applied together may change rows in another order than one by one.
 
 use forebay_protocol::Reply;
 

@@ -27,7 +27,7 @@ fn fill(client: &mut Connection, name: &str) -> usize {
     panic!("there is always room");
 }
 
-/// Nothing is acknowledged that is not on it. When the database is back all is carried over and written directly again,
+/// Nothing is acknowledged that is not on it. When the database is back all is applied and written directly again,
 /// while the disk is as full as before; the next outage finds room, and more when others make some. No restart.
 #[test]
 fn a_full_disk_under_the_journal_holds_nothing_up() {

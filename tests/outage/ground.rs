@@ -47,7 +47,7 @@ impl Ground {
         format!("SELECT pg_sleep(0.6) FROM (SELECT FROM {row} FOR UPDATE) AS locked")
     }
 
-    /// Waits until all is carried over. Panics if anything acknowledged is missing in the tables, or anything at all is
+    /// Waits until all is applied. Panics if anything acknowledged is missing in the tables, or anything at all is
     /// there twice or out of its client's order.
     pub fn check(self, appends: &Appends, told: &[Told], forebay: &mut Forebay, (server, database): (&Server, &str)) {
         calm(forebay.address);

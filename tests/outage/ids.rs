@@ -38,7 +38,7 @@ fn a_local_store_remembers_ids() {
 }
 
 /// Fault 8 as far as it is a client's: a commit repeated under its id, before and after a restart, while the database
-/// is there, while it is away, and when what was kept is carried over.
+/// is there, while it is away, and when what was kept is applied.
 fn remembered(maps: &[&str], key: &[&str], count: &[&str]) {
     let server = Server::start();
     let database = server.database();

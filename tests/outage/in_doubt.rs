@@ -1,5 +1,5 @@
-//! Documents of which only changes are known, some of them sent and not answered: they are read all the same while the
-//! database answers reads, each change in them once.
+//! Documents of which only changes are known, some of them sent and not answered. They are read all the same while
+//! the database answers reads, each change in them once.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::state::{PATIENCE, calm, figure, said};
 /// What has landed of commits, as the database knows it.
 const LANDED: &str = "SELECT count(*) FROM forebay.applied WHERE applied";
 
-/// Who waits for a lock there.
+/// What waits for a lock there.
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
@@ -73,7 +73,7 @@ fn read_as_a_merge(
             assert_eq!(fields, ["16", "105"], "{}", forebay.log());
             assert!(wholes[0].contains("n 16") && wholes[1].contains("n 105"), "{wholes:?}");
         }
-        // Who knows it can build on it.
+        // A client that knows it can build on it.
         assert_eq!(add(&mut client, keys[0], "1"), Reply::Integer(17));
         assert_eq!(figure(&mut client, "pending"), 4, "nothing was carried over meanwhile");
     });
@@ -99,7 +99,7 @@ fn a_document_in_doubt_is_read_as_a_merge() {
     read_as_a_merge(&server, &database, &network, &mut forebay, ["forebay.documents", "h1", "h2"]);
 }
 
-/// The same in front of a table that other programs know.
+/// Likewise in front of a table that other programs know.
 #[test]
 fn a_row_in_doubt_is_read_as_a_merge() {
     let server = Server::start();

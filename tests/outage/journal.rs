@@ -116,7 +116,7 @@ pub fn free() -> String {
 }
 
 /// Somebody removes the journal's folder during an outage. What was acknowledged is in memory alone by then, and is
-/// carried over from there; nothing more is acknowledged that no start would find.
+/// applied from there; nothing more is acknowledged that no start would find.
 #[test]
 fn a_folder_that_is_removed_takes_no_more_writes_and_costs_none() {
     let server = Server::start();
@@ -154,7 +154,7 @@ fn a_folder_that_is_removed_takes_no_more_writes_and_costs_none() {
     assert_eq!(client.call(&["INCR", "count"]), Reply::Integer(10));
 }
 
-/// The same of one that is moved away, while nothing is written: it is noticed all the same, before it is needed. Moved
+/// Likewise of one that is moved away, while nothing is written: it is noticed all the same, before it is needed. Moved
 /// back, it is found by the next start, with all that was acknowledged.
 #[test]
 fn a_folder_that_is_moved_away_is_noticed_and_found_again() {

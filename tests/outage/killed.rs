@@ -1,5 +1,6 @@
-//! Faults 4 and 5 at each step that can be told from outside, in front of a table: forebay is killed when a request
-//! waits in the database, when it was executed and not answered, when it is on the journal's disk, and in between.
+//! Faults 4 and 5 at each step that can be told from outside, in front of a table. Forebay is killed when a request
+//! waits in the database, when it is executed and not answered, and when it is on the journal's disk. It is also
+//! killed in between.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,7 @@ fn world() -> World {
 /// What has landed of commits, as the database knows it.
 const LANDED: &str = "SELECT count(*) FROM forebay.applied WHERE applied";
 
-/// Who waits for a lock there.
+/// What waits for a lock there.
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 

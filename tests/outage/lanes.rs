@@ -1,4 +1,4 @@
-//! Tables that constraints join are carried over in one order, others at the same time.
+//! Writes to tables that constraints join are applied in one order, to others at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ pub fn away(client: &mut Connection, away: bool) {
     assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", if away { "600" } else { "0" }]), ok());
 }
 
-/// While one lane waits for a lock that another program holds, the other lane is carried over.
+/// While one lane waits for a lock that another program holds, the other lane is applied.
 #[test]
 fn lanes_are_carried_over_side_by_side() {
     let world = World::new(TABLES, &MAPS);
@@ -315,7 +315,7 @@ fn a_table_that_can_not_be_read_holds_up_deletions_alone() {
     while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
     away(&mut client, true);
     put(&mut client, "note:1", "{\"text\": \"kept\"}");
-    // Who starts does not know what the order names.
+    // A start does not know what the order names.
     forebay.kill9();
     server.while_locked(&database, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE", || {
         forebay.restart();

@@ -15,7 +15,7 @@ use crate::{ok, start, start_through};
 /// Bytes of a text.
 const LARGE: usize = 14 << 20;
 
-/// Documents of nearly the greatest size, buffered and carried over.
+/// Documents of nearly the greatest size, buffered and applied.
 #[test]
 fn large_rows_arrive() {
     let server = Server::start();
@@ -43,7 +43,7 @@ fn large_rows_arrive() {
 }
 
 /// One write that takes many times what a call may take, since the network is slow, is no outage: it is committed, and
-/// so is what others write meanwhile; the mode stays, and nothing is buffered.
+/// so is what others write at that time; the mode stays, and nothing is buffered.
 #[test]
 fn a_large_write_over_a_slow_network_is_no_outage() {
     let server = Server::start();

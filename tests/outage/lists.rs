@@ -54,7 +54,7 @@ fn a_busy_queue_is_carried_over() {
     assert_eq!(of(2), old(301..=1000).collect::<Vec<_>>().join(","));
 }
 
-/// A pop has told which element it took. Where another program has put another one there meanwhile, it is not that one
+/// A pop has told which element it took. Where another program has put another one there since, it is not that one
 /// which goes: an operator decides. A push does not mind.
 #[test]
 fn a_pop_takes_what_it_told_or_nothing() {

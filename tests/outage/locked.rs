@@ -1,4 +1,4 @@
-//! Somebody has locked a table: that is no outage, and no matter of other tables.
+//! Another program has locked a table: that is no outage, and no matter of other tables.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::common::Connection;
 use crate::state::{PATIENCE, mode, said};
 use crate::tables::shop;
 
-/// Reads of the locked table are refused when they have waited for as long as any; all others are answered meanwhile,
-/// the mode stays, and when the lock goes that table is read as ever.
+/// Reads of the locked table are refused when they have waited for as long as any; all others are answered in that
+/// time, the mode stays, and when the lock goes that table is read as ever.
 #[test]
 fn a_locked_table_is_no_outage() {
     let (server, database, forebay) = shop(

@@ -54,7 +54,7 @@ fn a_lost_table_harms_no_other() {
 }
 
 /// A table is dropped while writes wait for it. A start goes by what the journal remembers of it, so that they are set
-/// aside and can be given up; then the mapping can be changed. Or the table is made again, and they are carried over.
+/// aside and can be given up; then the mapping can be changed. Or the table is made again, and they are applied.
 #[test]
 fn writes_for_a_table_that_is_gone_can_be_given_up() {
     let (server, database, mut forebay) = shop(&[]);

@@ -1,4 +1,4 @@
-//! A document that is written again and again in an outage: what is buffered of it is merged, and becomes statements
+//! A document that is written again and again in an outage. What is buffered of it is merged, and becomes statements
 //! that PostgreSQL takes, whatever was mixed with what.
 
 use forebay_protocol::Reply;

@@ -41,7 +41,7 @@ fn landed(server: &Server, database: &str) -> u64 {
 }
 
 /// Does `requests`, of which the replies of the database get lost; they are acknowledged all the same, and have landed
-/// by then: what is carried over later comes a second time.
+/// by then: what is applied later comes a second time.
 fn without_reply(network: &Proxy, server: &Server, database: &str, client: &mut Connection, requests: &[Vec<&str>]) {
     let before = landed(server, database);
     network.drop_ends();
@@ -130,7 +130,7 @@ fn a_lost_reply_is_no_second_change_of_a_row() {
     assert_eq!(server.sql(&database, "SELECT name, shared FROM albums ORDER BY id"), "spring|\nautumn|");
 }
 
-/// Fault 3: requests stay in the network, and are delivered after what came later was carried over by somebody else,
+/// Fault 3: requests stay in the network, and are delivered after what came later was applied by somebody else,
 /// or while it is.
 #[test]
 fn requests_that_come_late_apply_nothing_twice() {
@@ -154,7 +154,7 @@ fn requests_that_come_late_apply_nothing_twice() {
 }
 
 /// Fault 7: one call to the database hangs past its time-out, in the network or behind a lock, while the others go on;
-/// what it wanted is carried over meanwhile, and it goes on later.
+/// what it wanted is applied in that time, and it goes on later.
 #[test]
 fn a_call_that_hangs_past_its_time_applies_nothing_twice() {
     for ground in Ground::ALL {
@@ -312,8 +312,8 @@ fn a_repeated_id_is_applied_once() {
     });
 }
 
-/// Fault 15: clients' connections are cut before the reply, in an outage and out of it. Who has given an id is told
-/// what became of it; who has not has written at most once.
+/// Fault 15: clients' connections are cut before the reply, in an outage and out of it. A client that has given an id
+/// is told what became of it; one that has not has written at most once.
 #[test]
 fn a_client_that_is_cut_off_is_told_by_its_id() {
     let (_server, _database, network, mut forebay) = world(&[]);

@@ -1,4 +1,4 @@
-//! What was read of a row with writes in the queue, and what others do to that row before they are carried over. Others
+//! What was read of a row with writes in the queue, and what others do to that row before they are applied. Others
 //! write by psql.
 
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn is_acknowledged(reply: &Reply) {
     assert!(said(reply).starts_with("BUFFERED"), "{reply:?}");
 }
 
-/// Until nothing can be carried over any more.
+/// Until nothing can be applied any more.
 fn drained(world: &World) -> Connection {
     let mut client = world.client();
     away(&mut client, false);
@@ -85,7 +85,7 @@ fn chain(world: &World) {
     is_acknowledged(&copies(&mut client, 2, 3));
 }
 
-/// Where nobody else writes, all of it is carried over; whatever the database makes of each row itself.
+/// Where nobody else writes, all of it is applied; whatever the database makes of each row itself.
 #[test]
 fn what_nobody_else_changes_is_carried_over() {
     for more in ["", TOUCHED] {
@@ -115,7 +115,7 @@ fn who_read_what_others_have_changed_is_set_aside() {
         assert_eq!(figure(&mut client, "quarantined"), 1);
         let why = said(&call(&mut client, "CACHE QUARANTINE LIST"));
         assert!(why.contains("it read item:1, which has changed since"), "{why}");
-        // It is compared anew when it is tried again.
+        // It is compared again when it is tried again.
         assert_eq!(call(&mut client, "CACHE QUARANTINE RETRY ALL"), Reply::Integer(1));
         std::thread::sleep(Duration::from_millis(300));
         becomes(&world, 1, "1:50:c 2:2:new 3:3:new");
@@ -123,7 +123,7 @@ fn who_read_what_others_have_changed_is_set_aside() {
     }
 }
 
-/// Tried again when the row is as it was read, it is carried over.
+/// Tried again when the row is as it was read, it is applied.
 #[test]
 fn what_is_again_as_it_was_read_is_carried_over() {
     let world = world("");
@@ -140,7 +140,7 @@ fn what_is_again_as_it_was_read_is_carried_over() {
     becomes(&world, 0, "1:1:a 2:2:of-a 3:3:new");
 }
 
-/// What was computed from a write that is set aside waits with it, and is carried over with it or not at all.
+/// What was computed from a write that is set aside waits with it, and is applied with it or not at all.
 #[test]
 fn who_read_what_is_set_aside_waits_with_it() {
     for mended in [true, false] {
@@ -166,7 +166,7 @@ fn who_read_what_is_set_aside_waits_with_it() {
     }
 }
 
-/// Who was shown a row with a write that was pending, and writes behind it, is compared as well, also where the row is
+/// What was shown a row with a write that was pending, and writes after it, is compared as well, also where the row is
 /// gone by then.
 #[test]
 fn who_read_what_is_there_no_more_is_refused() {
@@ -238,7 +238,7 @@ fn what_is_shown_of_a_row_with_writes_follows_what_others_do() {
     assert_eq!(said(&call(&mut reader, "HGET item:2 note")), "new");
     let told = said(&call(&mut reader, "TXN COMMIT"));
     assert!(!told.starts_with("TX"), "{told}");
-    // By the table's triggers alone, with nobody who checks.
+    // By the table's triggers alone, with nothing that checks.
     world.sql("UPDATE items SET touched = 8 WHERE id = 1");
     let began = Instant::now();
     while said(&call(&mut client, "HGET item:1 touched")) != "8" {

@@ -1,5 +1,5 @@
-//! Two forebays that want one database, one after the other: whoever was cut off from it and finds another owner there
-//! answers nothing any more, and what it had buffered waits for an operator.
+//! Two forebays that want one database, one after the other. The one that was cut off from it and finds another owner
+//! there answers nothing any more. What it had buffered waits for an operator.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -139,7 +139,7 @@ fn who_was_cut_off_is_fenced_and_suspended() {
     assert_eq!([said(&entry(&mut client, "suspended")), said(&client.call(&["GET", "both"]))], ["Nil", "first"]);
 }
 
-/// Who is asked nothing notices it too, also if the second one has ended by then.
+/// A forebay that is asked nothing notices it too, also if the second one has ended by then.
 #[test]
 fn who_is_idle_notices_another_owner() {
     let first = First::start();

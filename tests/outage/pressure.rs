@@ -16,7 +16,7 @@ fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// Fault 9: writes are buffered while others are carried over, all the time.
+/// Fault 9: writes are buffered while others are applied, all the time.
 fn buffered_while_carried_over(writers: usize, lists: u64, appended_min: u64) {
     let server = Server::start();
     let database = server.database();
@@ -154,7 +154,7 @@ fn eviction_and_expiry_in_an_outage_show_nothing_stale() {
     let before = forebay.cache_figure("evictions");
     for number in 0..60 {
         assert_eq!(client.call(&["SET", &format!("flood{number}"), &"y".repeat(200_000)]), ok());
-        // Of the documents that were written nothing may be lost to it meanwhile.
+        // Of the documents that were written nothing may be lost to it.
         let key = key(5 * (number % (DOCUMENTS / 5)));
         assert!(said(&client.call(&["GET", &key])).starts_with("new "), "{key}");
     }

@@ -1,5 +1,5 @@
-//! The two races of the paper's section 3.1, each with two sessions, before, in and after an outage, and while the
-//! database is there again and has not got yet what was buffered.
+//! The two races of the paper's section 3.1, each with two sessions, before, in and after an outage. They also run
+//! while the database is there again and has not got yet what was buffered.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// Ends who looks on, also if what happens meanwhile panics.
+/// Ends the onlooker, also if what happens before that panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -118,7 +118,7 @@ fn done(address: SocketAddr, requests: &[&str]) {
 }
 
 /// Section 3.1, write and write: Bob makes an album, and another session of his adds a photo to it while the album is
-/// only buffered. The photo is neither refused nor lost, and who looks sees both, or none.
+/// only buffered. The photo is neither refused nor lost, and a reader sees both, or none.
 #[test]
 fn a_photo_is_added_to_an_album_that_is_only_buffered() {
     let tables = "CREATE TABLE albums (id integer PRIMARY KEY, name text NOT NULL, photos integer NOT NULL DEFAULT 0);
@@ -163,7 +163,7 @@ fn a_profile_is_not_shown_before_the_permission_that_hides_it() {
         INSERT INTO permissions SELECT id, 'yes' FROM generate_series(0, 3) AS id;
         INSERT INTO profiles SELECT id, 'happy' FROM generate_series(0, 3) AS id";
     let maps = ["permission:{id} -> permissions(id)", "profile:{id} -> profiles(id)"];
-    // What others see in the database is a prefix of what was acknowledged only if it is carried over in one order.
+    // What others see in the database is a prefix of what was acknowledged only if it is applied in one order.
     let world = world(tables, &maps, &["--drain", "serial"]);
     let address = world.forebay.address;
     let mut client = Connection::new(address);

@@ -16,7 +16,7 @@ fn cold(number: usize) -> String {
     format!("cold{number}")
 }
 
-/// Documents in the database, of which some are changed while it refuses writes; checks what is read meanwhile.
+/// Documents in the database, of which some are changed while it refuses writes; checks what is read during that.
 fn written_while_refused(forebay: &Forebay) {
     let mut client = Connection::new(forebay.address);
     for number in 0..COLD {

@@ -28,7 +28,7 @@ fn refuses(client: &mut Connection) {
 }
 
 /// Killed in an outage and started again in it, forebay knows the tables as before: wrong writes are refused at once,
-/// right ones are carried over, a child behind its parent.
+/// right ones are applied, a child behind its parent.
 #[test]
 fn a_start_in_an_outage_knows_the_tables() {
     let (server, database, mut forebay) = shop(&[]);
@@ -152,7 +152,7 @@ fn writes_belong_to_their_database() {
         assert!(said.contains(&format!("wait for the database {database}")), "{said}");
     }
     assert_eq!(server.sql(&other, "SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0", "untouched");
-    // Another of the same name: nothing is carried over before somebody has looked.
+    // Another of the same name: nothing is applied before somebody has looked.
     let all = |statements: &str| server.sql("postgres", statements);
     all(&format!("ALTER DATABASE {database} RENAME TO renamed"));
     all(&format!("CREATE DATABASE {database}"));

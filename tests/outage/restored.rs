@@ -58,7 +58,7 @@ fn is_left_alone(server: &Server, database: &str, client: &mut Connection) {
     assert_eq!(client.call(&["GET", "counter"]), Reply::bulk(b"42"));
 }
 
-/// What is buffered was built on what the backup lacks. Nothing is carried over by itself; what was buffered stays
+/// What is buffered was built on what the backup lacks. Nothing is applied by itself; what was buffered stays
 /// readable. An operator compares, and says so.
 #[test]
 fn a_restored_database_is_left_alone_until_an_operator_says_so() {
@@ -80,7 +80,7 @@ fn a_restored_database_is_left_alone_until_an_operator_says_so() {
     assert_eq!(server.sql(&database, NAMES), "counter new old");
 }
 
-/// The same of one that is started when the backup is there already, after an orderly end.
+/// Likewise of one that is started when the backup is there already, after an orderly end.
 #[test]
 fn a_forebay_that_was_not_there_notices_a_restored_database() {
     let server = Server::start();
@@ -105,12 +105,12 @@ fn a_forebay_that_was_not_there_notices_a_restored_database() {
     forebay.restart();
     let mut client = Connection::new(forebay.address);
     assert_eq!([said(&entry(&mut client, "suspended")), mode(&mut client)], ["Nil", "normal"], "it is decided");
-    // The increment was carried over, and what it was made to is lost.
+    // The increment was applied, and what it was made to is lost.
     assert_eq!(client.call(&["GET", "counter"]), Reply::bulk(b"1"));
     assert_eq!(forebay.log().matches(NOTICED).count(), told);
 }
 
-/// The same of one that was killed, and is started before any database is there.
+/// Likewise of one that was killed, and is started before any database is there.
 #[test]
 fn a_forebay_that_was_killed_and_starts_without_the_database_notices_a_restored_one() {
     let server = Server::start();
@@ -120,7 +120,7 @@ fn a_forebay_that_was_killed_and_starts_without_the_database_notices_a_restored_
     forebay.restart();
     let mut client = Connection::new(forebay.address);
     assert_eq!(mode(&mut client), "failed");
-    // It has nothing newer to remember meanwhile, and must not forget.
+    // It has nothing newer to remember in that time, and must not forget.
     std::thread::sleep(REMEMBERED);
     forebay.restart();
     server.restore();

@@ -72,8 +72,8 @@ fn what_is_written_unseen_beside_a_deleted_document_makes_its_row() {
     assert_eq!(server.sql(&database, "SELECT id, a, b, xs FROM pairs WHERE id = 1"), "1||x|");
 }
 
-/// The row has another version when another of its documents is carried over: by our own hand, so who read this one is
-/// carried over as well.
+/// The row has another version when another of its documents is applied: by our own hand, so what read this one is
+/// applied as well.
 #[test]
 fn who_read_one_document_is_not_overtaken_by_our_own_write_of_another() {
     let server = Server::start();

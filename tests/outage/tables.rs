@@ -26,7 +26,7 @@ pub fn shop(more: &[&str]) -> (Server, String, Forebay) {
     (server, database, forebay)
 }
 
-/// The same over a network that can be made bad.
+/// Likewise over a network that can be made bad.
 pub fn shop_behind(network: &Proxy, server: &Server, more: &[&str]) -> (String, Forebay) {
     let database = shop_of(server);
     let forebay = start_through(network, server, &database, &[&MAPS[..], more].concat());
@@ -187,7 +187,7 @@ fn what_others_write_meanwhile_is_kept() {
 }
 
 /// What the database would surely refuse is refused while somebody waits for the answer, known document or not; what it
-/// takes is carried over.
+/// takes is applied.
 #[test]
 fn what_fits_no_column_is_refused_at_once() {
     let server = Server::start();

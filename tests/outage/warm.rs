@@ -1,5 +1,5 @@
-//! What is cached outlives an outage: it is compared with the database in place of being dropped, and what was carried
-//! over stays. So a database that has just come back is not read by everybody at once.
+//! What is cached outlives an outage: it is compared with the database in place of being dropped, and what was
+//! applied stays. So a database that has just come back is not read by everybody at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn what_is_cached_is_compared_with_a_database_that_is_back() {
     calm(forebay.address);
     compared(&forebay, 1);
     assert_eq!(figure(&mut client, "uncompared"), 0);
-    // All but those that left the cache before, since others had changed what was carried over.
+    // All but those that left the cache before, since others had changed what was applied.
     let compared = figure(&mut client, "compared");
     assert!((490..=501).contains(&compared), "{compared}");
     let before = misses(&forebay);
@@ -77,7 +77,7 @@ fn what_is_cached_is_compared_with_a_database_that_is_back() {
         assert_eq!(views, expected, "photo:{id}");
     }
     assert_eq!(misses(&forebay) - before, 35, "what others have changed, and nothing else");
-    // What was carried over has its version: this is no conflict, and asks the database for nothing first.
+    // What was applied has its version: this is no conflict, and asks the database for nothing first.
     for id in 100..140 {
         let (name, before) = (format!("photo:{id}"), misses(&forebay));
         client.call(&["TXN", "BEGIN"]);

@@ -8,13 +8,13 @@ use crate::tree::{File, Tree};
 const WORDS_MAX: usize = 25;
 
 /// Longer ones that documents may still have.
-pub const IN_DOCUMENTS_MAX: usize = 510;
+pub const IN_DOCUMENTS_MAX: usize = 0;
 
 /// Longer ones that the heads of modules may still have.
-pub const IN_HEADS_MAX: usize = 449;
+pub const IN_HEADS_MAX: usize = 148;
 
 /// Places in the heads of modules that may still have one of the words that no document has.
-pub const WORDS_IN_HEADS_MAX: usize = 160;
+pub const WORDS_IN_HEADS_MAX: usize = 46;
 
 /// Fails with all of `found`, if they are more than `most`.
 pub fn at_most(what: &str, found: &[String], most: usize) {

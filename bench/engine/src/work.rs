@@ -75,7 +75,7 @@ impl Work {
         Work { mode: Mode::Traces, title, source, warm: Vec::new(), capacity }
     }
 
-    /// What each thread asks in a round: drawn anew for each number of threads and round, so that no cache learns
+    /// What each thread asks in a round: drawn again for each number of threads and round, so that no cache learns
     /// a sequence by heart.
     pub fn parts(&self, threads: usize, round: usize) -> Vec<Vec<u64>> {
         match &self.source {

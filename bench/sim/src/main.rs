@@ -1,9 +1,9 @@
 //! The simulator's speed beside libCacheSim's: the same policies over the same files, one thread, in turns.
 //!
-//! Three forms, of which libCacheSim has the first: a file is read and replayed in one pass (`file`); requests are in
-//! memory already, so that policies alone are compared (`memory`: libCacheSim maps its file, which is the nearest that
-//! its package has); and `forebay sim` itself, which replays all sizes at once (`curve`), where libCacheSim has to read
-//! the file once for each.
+//! There are three forms. In `file` a file is read and replayed in one pass; libCacheSim has this form. In `memory`
+//! requests are in memory already, so that policies alone are compared. (libCacheSim maps its file, which is the
+//! nearest that its package has.) In `curve` `forebay sim` itself replays all sizes at once, where libCacheSim has to
+//! read the file once for each.
 //!
 //! Hits are compared on the way: figures of programs that do different work would say nothing.
 

@@ -65,7 +65,7 @@ impl Point {
         }
     }
 
-    /// One line for who waits.
+    /// One line for the person who waits.
     pub fn progress(&self) -> String {
         let [memory, file] = [&self.memory, &self.file].map(|runs| median(&self.speeds(runs)));
         let (peer, ratio) = (median(&self.speeds(&self.peer)), median(&self.ratios(&self.file)));
@@ -130,7 +130,7 @@ impl Curve {
         self.runs.iter().zip(&self.peer).map(|(run, seconds)| seconds / run.cpu_seconds).collect()
     }
 
-    /// One line for who waits.
+    /// One line for the person who waits.
     pub fn progress(&self) -> String {
         let (ours, theirs) = (median(&self.speeds()), median(&self.peer_speeds()));
         let ratio = spread(&self.ratios());

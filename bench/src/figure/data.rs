@@ -1,7 +1,8 @@
 //! A figure's data as text, one line for each point, and back again.
 //!
-//! What else a picture shows stands above the points, in comments: what the axes count (`# axes`), the names of bars
-//! (`# names`), which axes grow by factors (`# factors`), and parts of x that are shaded (`# mark`: from, to, word).
+//! What else a picture shows stands above the points, in comments. They say what the axes count (`# axes`) and which
+//! of them grow by factors (`# factors`). They also have the names of bars (`# names`), and parts of x that are
+//! shaded (`# mark`: from, to, word).
 
 use forebay_sim::draw::{Chart, Series};
 

@@ -44,7 +44,7 @@ pub enum CommandError {
     /// Writes wait that mean something else under these mappings.
     #[error(
         "{pending} writes in the journal {journal} wait for the database under another mapping; start with the one \
-         they were made under and let them be carried over (CACHE STATE), then change it. A table that is gone does \
+         they were made under and let them be applied (CACHE STATE), then change it. A table that is gone does \
          not keep forebay from starting: its writes are set aside, and CACHE QUARANTINE DROP gives them up. The \
          mapping was:\n{mapping}",
         journal = journal.display()
@@ -60,7 +60,7 @@ pub enum CommandError {
     /// Writes wait for tables that the mappings do not fit.
     #[error(
         "{why}; and {pending} writes in the journal {journal} wait for the database: mend the tables (one of the same \
-         name and columns will do), start, let what can go be carried over, and give up the rest with CACHE QUARANTINE \
+         name and columns will do), start, let what can go be applied, and give up the rest with CACHE QUARANTINE \
          DROP; then change mapping and tables",
         journal = journal.display()
     )]

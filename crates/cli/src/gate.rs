@@ -173,7 +173,7 @@ fn report(found: &Found) {
         tracing::error!(
             bytes = cut.bytes,
             left = cut.left,
-            "the journal is shorter than it was left: somebody has cut it, or put an older copy in its place"
+            "the journal is shorter than it was left: it was cut, or an older copy was put in its place"
         );
     } else if let Some(torn) = &found.torn {
         let (file, offset, bytes) = (&torn.file, torn.offset, torn.bytes);

@@ -1,8 +1,8 @@
 //! Log lines on stderr: stdout is for what was asked for.
 //!
-//! Clients say what stands in some of them. So every control character is written as an escape, or a client could forge
-//! lines and talk to the terminal; and of what clients cause, each place in the code gets so many lines a second, or
-//! they could fill the disk.
+//! Clients say what stands in some of them. So every control character is written as an escape; otherwise a client
+//! could forge lines and talk to the terminal. Of what clients cause, each place in the code gets so many lines a
+//! second; otherwise they could fill the disk.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};

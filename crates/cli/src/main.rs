@@ -1,5 +1,5 @@
-//! The one binary. `command_line.rs` declares what can be typed; each subcommand is a file of its own; `settings/` is
-//! what can be set; `node.rs` makes a running server of the settings.
+//! The one binary. `command_line.rs` declares what can be typed. Each subcommand is a separate file. `settings/` is
+//! what can be set. `node.rs` makes a running server of the settings.
 
 mod around;
 #[cfg(feature = "lab")]

@@ -32,7 +32,7 @@ const PAGE_CACHE_SHARE_MAX: u64 = 8;
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
 const DESCRIPTORS_SPARE: u64 = 128;
 
-/// Longest wait at an orderly end for what was buffered on purpose (`write_back_ms`) to be carried over.
+/// Longest wait at an orderly end for what was buffered on purpose (`write_back_ms`) to be applied.
 const WRITTEN_BACK_MAX: Duration = Duration::from_secs(5);
 
 /// A server that listens and does not serve yet.
@@ -131,7 +131,7 @@ impl Node {
             let registered = shared.read_graphs(path).map_err(CommandError::Usage)?;
             tracing::info!(types = registered.new, "read the graphs of transaction types");
         }
-        // Before the store may go away; if it is away already, the first who gives an id tries again.
+        // Before the store may go away; if it is away already, the first client that gives an id tries again.
         if let Err(error) = shared.given.load(&**shared.engine.store(), shared.engine.runtime().elapsed()).await {
             tracing::debug!(%error, "ids that clients gave before the start are not known yet");
         }
@@ -154,7 +154,7 @@ impl Node {
             Some(gate) => {
                 let waiting = gate.state().amount.transactions;
                 if waiting > 0 {
-                    tracing::warn!(waiting, "writes stay in the journal and are carried over by the next run");
+                    tracing::warn!(waiting, "writes stay in the journal, and the next run applies them");
                 }
                 let closed = gate.close().await;
                 closed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))

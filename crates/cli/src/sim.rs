@@ -106,7 +106,7 @@ pub enum OutputForm {
     Table,
     /// One line for each policy at each size
     Csv,
-    /// The same as an array of objects
+    /// All of that as an array of objects
     Json,
 }
 
@@ -210,7 +210,7 @@ pub struct SimArgs {
     /// Also the best that any policy could do, by trying all choices: for small traces
     #[arg(long, conflicts_with_all = ["graphs", "partition", "per_client", "at_thr", "at_hit_ratio"])]
     pub optimum: bool,
-    /// Give each client a cache of its own: equal parts, or some shares and the others what is left (1=0.5,2=20%)
+    /// Give each client a separate cache: equal parts, or some shares and the others what is left (1=0.5,2=20%)
     #[arg(long, value_name = "equal|CLIENT=SHARE,..", value_parser = Division::parse)]
     pub partition: Option<Division>,
     /// Hint types that policies see, by their names as `forebay trace describe` shows them; all if not given

@@ -92,7 +92,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let count = generate::write(workload, &options, &mut writer).map_err(failed)?;
     writer.finish().map_err(failed)?;
     output.finish()?;
-    // After what takes long, so that who interrupts that can begin again.
+    // After what takes long, so that one can interrupt that and begin again.
     graphs.map(Output::finish).transpose()?;
     say::result(&format!("{count} records of {} transactions in {}\n", options.transactions, args.out.display()))?;
     Ok(())

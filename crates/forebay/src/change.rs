@@ -1,6 +1,6 @@
-//! What a write does to one document. A write travels as changes, never as "the new blob", so that it can be buffered,
-//! merged and replayed. A change holds no condition, no clock and no random choice: those are decided under the lock,
-//! before a change exists. (But for [`Change::RemoveExpired`], whose condition nobody could decide then.)
+//! What a write does to one document. A write travels as changes, never as "the new blob", so that it can be
+//! buffered, merged and replayed. A change holds no condition, no clock and no random choice: those are decided under
+//! the lock, before a change exists. (But for [`Change::RemoveExpired`], whose condition could not be decided then.)
 
 mod apply;
 pub mod codec;

@@ -48,7 +48,7 @@ impl Key {
         Key { shared, end: u32::from(start) + len as u32, start, space }
     }
 
-    /// The same key, holding no larger allocation than its name needs.
+    /// This key, holding no larger allocation than its name needs.
     pub(crate) fn compact(&self) -> Key {
         if self.name().len() == self.shared.len() { self.clone() } else { Key::new(self.space, self.name()) }
     }
@@ -63,7 +63,7 @@ impl Key {
         &self.shared[self.start as usize..self.end as usize]
     }
 
-    /// The same key, borrowed.
+    /// This key, borrowed.
     pub fn borrow(&self) -> KeyRef<'_> {
         KeyRef { space: self.space, name: self.name() }
     }

@@ -8,7 +8,7 @@
 //! * [`graph`]: transaction types as graphs: which of their keys have to be cached together.
 //! * [`cache`]: what is kept in memory, within one byte budget; [`policy`] decides what stays.
 //! * [`outage`]: what is kept safe while the store is away.
-//! * [`tier`]: where buffered writes live meanwhile.
+//! * [`tier`]: where buffered writes live until the store has them.
 //! * [`store`]: where the truth lives; drivers of other databases implement [`store::Store`].
 //! * [`runtime`]: clock, timers, randomness and tasks: tokio's, or a seeded simulation.
 //!

@@ -1,4 +1,4 @@
-//! Faults that tests put back on purpose, one for each rule of `docs/guarantees.md` that someone could break: the
+//! Faults that tests put back on purpose, one for each rule of `docs/guarantees.md` that a change could break. The
 //! simulation and the schedule tests are worth their time only while they find every one of them (`gate` in
 //! `tests/simulation` and `tests/schedules.rs`). Without the feature `testing` no fault is ever on, and the compiler
 //! drops what asks.
@@ -82,9 +82,9 @@ pub enum Fault {
     AcknowledgedBeforeJournal,
     /// A read while writes are pending finds what the store has.
     ReadsUnmerged,
-    /// Documents whose buffered writes were carried over are written directly before the journal says that they were.
+    /// Documents whose buffered writes were applied are written directly before the journal says that they were.
     AppliedNotNoted,
-    /// The same where the journal has no room for saying it.
+    /// Likewise where the journal has no room for saying it.
     UnnotedForgotten,
     /// What the journal has no room to note holds up its lanes and workers.
     UnnotedStopsDrain,
@@ -92,15 +92,15 @@ pub enum Fault {
     RefusedForRoomKept,
     /// A journal that was cut at its end is taken for whole.
     CutUnnoticed,
-    /// What is buffered is carried over to a store that was restored from a backup.
+    /// What is buffered is applied to a store that was restored from a backup.
     RestoredStoreDrained,
-    /// What is buffered is carried over to a store that another owner had since.
+    /// What is buffered is applied to a store that another owner had since.
     OwnerNotLookedAt,
-    /// What an operator decides to apply while nothing is carried over goes before what waits for its documents.
+    /// What an operator decides to apply while nothing is applied goes before what waits for its documents.
     AppliedOutOfTurn,
     /// What an operator has decided to apply is not in the journal when he is told so.
     OrderForgotten,
-    /// An operator is told that what waits is carried over before the journal knows of it.
+    /// An operator is told that what waits is applied before the journal knows of it.
     ResumeForgotten,
     /// What is answered as not applied, since another owner has the store by then, stays in the journal.
     RefusedStaysKept,
@@ -113,19 +113,20 @@ pub enum Fault {
     /// What the store refuses is sent again instead of being set aside (hole 16).
     PoisonRetried,
     /// With write-back nobody is held up for the drain, which begins when the oldest is due or half of the room is
-    /// taken, and who finds no room is told so at once.
+    /// taken, and a write that finds no room is told so at once.
     WriteBackUnpaced,
     /// What was sent without an answer is given up without a tombstone for its id.
     DroppedWithoutTombstone,
     /// What is cached in an outage is not compared with the store behind it.
     DoubtfulKept,
-    /// Who asks for what others have written is answered before what commits of ours made of it has left the cache.
+    /// A client that asks for what others have written is answered before what commits of ours made of it has left the
+    /// cache.
     SyncedTooEarly,
     /// What is cached of tables that nothing watches is believed as long as it is cached.
     UnwatchedBelieved,
     /// What is cached of tables that nothing watches stays when somebody asks for what others have written.
     UnwatchedKept,
-    /// Who asks what became of a commit is told that it was not applied, and it may be applied later.
+    /// A client that asks what became of a commit is told that it was not applied, and it may be applied later.
     OutcomeWithoutTombstone,
     /// An id is forgotten when others have come, though its commit may be sent again.
     IdsTrimmedByAge,
@@ -146,7 +147,7 @@ pub enum Fault {
     /// What is cached of a document gets the version that its write has left, though a write to another document of the
     /// row has moved that on in the same batch.
     RestampedBeforeMove,
-    /// A document that was deleted stays so while what waits behind that makes its row anew.
+    /// A document that was deleted stays so while what waits behind that makes its row again.
     MadeBesideUnseen,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.
     UnsetTakenForGone,
@@ -154,7 +155,7 @@ pub enum Fault {
     EmptiedListUnmade,
     /// A list that is deleted takes the other documents of its row along.
     ListTakesRowAlong,
-    /// Each document is carried over by itself, whatever joins it with others.
+    /// Each document is applied by itself, whatever joins it with others.
     DrainedByDocument,
     /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.
     ShownByFlushing,
@@ -267,7 +268,7 @@ pub const fn on(_: Fault) -> bool {
 #[inline(always)]
 pub const fn interleave() {}
 
-/// Nothing happens meanwhile.
+/// Nothing happens in between.
 #[cfg(not(feature = "testing"))]
 #[inline(always)]
 pub const fn meanwhile() {}

@@ -1,5 +1,5 @@
-//! Locks and atomic words of cache and transactions: the standard library's, or with the feature `shuttle` those of a
-//! scheduler that tries the interleavings of threads (`tests/schedules.rs`).
+//! Locks and atomic words of cache and transactions. They are the standard library's, or with the feature `shuttle`
+//! those of a scheduler that tries the interleavings of threads (`tests/schedules.rs`).
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{

@@ -1,5 +1,5 @@
-//! What is done at once over a store that never waits, and what is not: nobody may have to wait long for the lock
-//! table.
+//! What is done at once over a store that never waits, and what is not. No transaction may have to wait long for the
+//! lock table.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

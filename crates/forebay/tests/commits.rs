@@ -1,4 +1,4 @@
-//! What becomes of a commit where its store, or the code around it, does what it should not: nothing is built on what
+//! What becomes of a commit where its store, or the code around it, does what it should not. Nothing is built on what
 //! is lost, and what may be half done stays locked.
 
 mod common;
@@ -224,7 +224,7 @@ fn count(value: Option<&Value>) -> i64 {
     }
 }
 
-/// The store has lost a group when it is published; who has read its result, and the cache, must not keep it. Whether
+/// The store has lost a group when it is published; what has read its result, and the cache, must not keep it. Whether
 /// all ended as it should.
 fn a_group_is_lost(loses: Loses) -> bool {
     let sound = Arc::new(Mutex::new(false));

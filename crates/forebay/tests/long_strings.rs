@@ -1,5 +1,6 @@
-//! What a change to a long byte string costs on its whole way, from its command to its publication: counted in bytes
-//! and in groups of the store. What a change alone copies: `memory.rs`; what is written to a file: `store_cost.rs`.
+//! What a change to a long byte string costs on its whole way, from its command to its publication. It is counted in
+//! bytes and in groups of the store. What a change alone copies: `memory.rs`; what is written to a file:
+//! `store_cost.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

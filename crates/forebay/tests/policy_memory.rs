@@ -1,6 +1,6 @@
-//! What the cache takes under every policy while clients do all that makes a policy remember: many small entries that
-//! come and go, keys that are absent, clients, hint sets, transactions of many types, some of which never end. All that
-//! is remembered is within the budget.
+//! What the cache takes under every policy while clients do all that makes a policy remember. There are many small
+//! entries that come and go, keys that are absent, clients, and hint sets. Transactions have many types, and some
+//! never end. All that is remembered is within the budget.
 
 use std::sync::Arc;
 

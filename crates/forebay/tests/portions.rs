@@ -1,4 +1,4 @@
-//! Transactions that read more than they may hold, from a store that answers in portions: they read what it holds, or
+//! Transactions that read more than they may hold, from a store that answers in portions. They read what it holds, or
 //! are refused before they hold much more than that.
 
 use std::sync::Arc;
@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// Many who read the same keys, a few at a time, and have to wait for their turn; how that ended.
+/// Many that read the same keys, a few at a time, and have to wait for their turn; how that ended.
 fn many_readers(seed: u64) -> Ended {
     let simulation = Simulation::new(seed);
     let runtime = simulation.runtime();

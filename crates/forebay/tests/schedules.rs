@@ -1,7 +1,7 @@
 //! Interleavings of threads in cache and transactions, tried by a scheduler (shuttle): beside the proof in
 //! `docs/guarantees.md` that a cached read needs no lock. `gate` proves that the faults which only threads can show
-//! (a second look that is skipped, a group published key by key, a lock passed on before the commit has its place) fail
-//! here; the others are found by `tests/simulation`.
+//! fail here. They are a second look that is skipped, a group published key by key, and a lock passed on too early.
+//! (Too early is before the commit has its place.) The others are found by `tests/simulation`.
 //!
 //! Runs with `cargo test -p forebay --features shuttle --test schedules`; FOREBAY_SCHEDULES sets how many schedules.
 

@@ -1,6 +1,6 @@
-//! The embedded store on a disk that forgets what was not synced: after a crash what is left is a prefix of the commit
-//! order, without half commits, and with `always` nothing acknowledged is missing. Crashes come by chance, and at each
-//! write, change of length and sync of one commit in turn.
+//! The embedded store on a disk that forgets what was not synced. After a crash what is left is a prefix of the
+//! commit order, without half commits. With `always` nothing acknowledged is missing. Crashes come by chance, and at
+//! each write, change of length and sync of one commit in turn.
 
 mod common;
 
@@ -291,7 +291,7 @@ fn what_a_reopening_loses_is_fenced() {
     assert_eq!(commit(&store, &mint), CommitOutcome::Committed(Vec::new()));
 }
 
-/// Groups that wait for a flush share a write transaction that no snapshot shows; who reads sees them all the same.
+/// Groups that wait for a flush share a write transaction that no snapshot shows; a reader sees them all the same.
 #[test]
 fn what_was_acknowledged_is_read_though_nothing_was_flushed() {
     for seed in 0..SEEDS {

@@ -1,5 +1,5 @@
-//! Readers of the embedded store while its file is flushed, or fails: they wait for no disk that is not theirs, and see
-//! all that was acknowledged for as long as it is there.
+//! Readers of the embedded store while its file is flushed, or fails. They wait for no disk that is not theirs, and
+//! see all that was acknowledged for as long as it is there.
 
 mod common;
 
@@ -206,8 +206,8 @@ fn a_reader_never_finds_the_file_without_what_was_acknowledged() {
     assert!(read_during_a_close(HANGS), "with the steps of closing in the other order this test must fail");
 }
 
-/// The database panics over a page that one reader wants, and meanwhile a group is acknowledged but not shown; what is
-/// left of it once the store is open again, and the store's incarnation, which rises when something is lost.
+/// The database panics over a page that one reader wants, and at that time a group is acknowledged but not shown; what
+/// is left of it once the store is open again, and the store's incarnation, which rises when something is lost.
 fn after_a_failed_read() -> (Option<Value>, u64) {
     let disk = Forgetful::new();
     let first = Scene::on(disk.clone());

@@ -140,7 +140,7 @@ fn outcomes_are_true_whatever_fails() {
     with_runtime(|runtime| suite::run_with_faults(&|| Box::new(Files::new(runtime, Durability::Never, faulty))));
 }
 
-/// More commits than ids are remembered: the last answer as before, the first are refused, never applied anew.
+/// More commits than ids are remembered: the last answer as before, the first are refused, never applied again.
 #[test]
 fn ids_are_forgotten_below_a_floor() {
     with_runtime(|runtime| {

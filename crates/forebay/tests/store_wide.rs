@@ -1,5 +1,5 @@
-//! Wide commits of the embedded store, compared with a model: rows that stand side by side go in and out together, and
-//! those of others between them stay.
+//! Wide commits of the embedded store, compared with a model. Rows that stand side by side go in and out together,
+//! and those of others between them stay.
 
 mod common;
 

@@ -27,7 +27,7 @@ fn engine(runtime: &Runtime) -> Engine {
     engine_with(runtime, TxnLimits::default())
 }
 
-/// The same with these limits.
+/// Likewise with these limits.
 fn engine_with(runtime: &Runtime, limits: TxnLimits) -> Engine {
     let delay = Delay { fixed: AWAY, jitter: Duration::ZERO };
     let store = Arc::new(Delayed::new(runtime.clone(), Arc::new(Memory::new()), delay));

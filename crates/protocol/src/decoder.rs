@@ -1,28 +1,28 @@
 //! From bytes to requests: arrays of bulk strings and inline commands, out of the bytes as they arrive.
 //!
 //! # Why it is built so
-//! **Spans, not slices.** A request is one piece of the connection's buffer and a list of (start, end) pairs into it;
-//! no argument is copied or counted by itself. Inline commands are unescaped in place and so look the same.
+//! **Spans, not slices.** A request is one piece of the connection's buffer and a list of (start, end) pairs into it.
+//! No argument is copied or counted by itself. Inline commands are unescaped in place and so look the same.
 //!
 //! **By batch.** To cut a request out of a `BytesMut` costs two or three atomic operations and, the first time, an
-//! allocation. A pipeline of 16 small requests would spend more on that than on parsing, so
-//! [`Decoder::decode_batch`] scans all complete requests first and cuts the buffer once: the [`Batch`] owns one `Bytes`
-//! and two vectors that the next batch uses again, and hands out borrowed [`Frame`](crate::Frame)s. In the steady
-//! state a batch allocates nothing, provided that the caller lets go of it ([`Batch::clear`]) before it reads more, so
-//! that `BytesMut` finds itself alone and reuses its memory. It is also what look-ahead needs: the keys of all
-//! requests at hand are known before the first is executed. [`Decoder::decode`] gives one request that owns itself; it
-//! is the same scanner, for callers to whom the cut does not matter.
+//! allocation. A pipeline of 16 small requests would spend more on that than on parsing. So [`Decoder::decode_batch`]
+//! scans all complete requests first and cuts the buffer once. The [`Batch`] owns one `Bytes` and two vectors that
+//! the next batch uses again, and hands out borrowed [`Frame`](crate::Frame)s. In the steady state a batch allocates
+//! nothing, provided that the caller lets go of it ([`Batch::clear`]) before it reads more. Then `BytesMut` finds
+//! itself alone and reuses its memory. It is also what look-ahead needs: the keys of all requests at hand are known
+//! before the first is executed. [`Decoder::decode`] gives one request that owns itself; it is the same scanner, for
+//! callers to whom the cut does not matter.
 //!
-//! **Resumable.** The decoder remembers where it stands in the request in progress, also inside a line that has no end
-//! yet. Bytes are looked at once, however they are cut: a request that comes byte by byte costs O(n). The result does
-//! not depend on how the bytes were cut either, so limits are checked by position, not by what happens to be buffered
-//! (Redis lets an inline request of any size pass if its end arrives in the same read; here it is refused).
+//! **Resumable.** The decoder remembers where it stands in the request in progress, also inside a line that has no
+//! end yet. Bytes are looked at once, however they are cut: a request that comes byte by byte costs O(n). The result
+//! does not depend on how the bytes were cut either. So limits are checked by position, not by what happens to be
+//! buffered. (Redis lets an inline request of any size pass if its end arrives in one read; here it is refused.)
 //!
 //! **Memory follows the bytes.** An announced length reserves nothing ([`growth`]).
 //!
 //! # What Redis lets pass
-//! After a bulk's bytes, and after the CR of a length line, Redis skips what should be CR LF or LF without looking; so
-//! do we. A length is `0` or has no leading zero and no `+`. `*0`, `*-7` and empty lines are no requests.
+//! After a bulk's bytes, and after the CR of a length line, Redis skips what should be CR LF or LF without looking.
+//! So do we. A length is `0` or has no leading zero and no `+`. `*0`, `*-7` and empty lines are no requests.
 
 mod growth;
 

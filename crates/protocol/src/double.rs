@@ -1,8 +1,8 @@
 //! How Redis prints a floating point number in a reply.
 //!
-//! Redis after 7.0 prints the fewest digits that read back as the same number, laid out as in its `fpconv` library
-//! (the rules below were read there); 7.0 prints 17 digits (`%.17g`: 0.1 comes as 0.10000000000000001). Clients parse
-//! either. Where `fpconv`'s algorithm now and then needs a digit more than necessary, we do not.
+//! Redis after 7.0 prints the fewest digits that read back as the same number. They are laid out as in its `fpconv`
+//! library (the rules below were read there). Redis 7.0 prints 17 digits (`%.17g`: 0.1 comes as 0.10000000000000001).
+//! Clients parse either. Where `fpconv`'s algorithm now and then needs a digit more than necessary, we do not.
 
 use std::io::Write;
 

@@ -1,11 +1,11 @@
-//! The error texts that client libraries and their tests read: they choose their exceptions by the first word, and
-//! some of them by the rest (ioredis and Jedis fall back to RESP2 when HELLO is answered by "unknown command"). Word
+//! The error texts that client libraries and their tests read. They choose their exceptions by the first word, and
+//! some of them by the rest. (ioredis and Jedis fall back to RESP2 when HELLO is answered by "unknown command".) Word
 //! for word as redis-server 7.0.15 answers, without the `-` and the line end; [`crate::Reply::error`] takes each.
 //!
 //! Seen there, and easily assumed otherwise:
 //! - a command's name is echoed in lower case and, for a subcommand, with its family's (`config|get`), in
-//!   [`wrong_arguments`] and [`invalid_expire`]; as the client wrote it in [`unknown_command`] and
-//!   [`unknown_subcommand`];
+//!   [`wrong_arguments`] and [`invalid_expire`]. In [`unknown_command`] and [`unknown_subcommand`] it is echoed as
+//!   the client wrote it.
 //! - what is echoed ends at a NUL byte and at 128 bytes; CR and LF become spaces; other bytes pass unchanged;
 //! - an unknown command and wrong arguments are reported before the lack of authentication is;
 //! - they also doom a MULTI ([`EXECABORT`]); a nested MULTI, or WATCH in MULTI, is refused and dooms nothing;

@@ -6,7 +6,7 @@
 //! - in single quotes only `\'` is an escape;
 //! - a quote may begin inside a word (`a"b c"` is one word), but after a closing quote the word must end.
 //!
-//! What a word stands for is never longer than the word, so it is written in place: inline requests share the buffer
+//! What a word stands for is never longer than the word, so it is written in place. Inline requests share the buffer
 //! that they arrived in, as all others do.
 //!
 //! One departure: a line with a control byte other than a tab is no command, see [`is_foreign`]. Redis treats the line

@@ -1,5 +1,5 @@
 //! The ordinary request, complete in the buffer: nearly all are. Nothing has to be remembered of it, so it is cut in
-//! one go; whatever is not ordinary is left to [`crate::decoder`], which knows what it is.
+//! one go. Whatever is not ordinary is left to [`crate::decoder`], which knows what it is.
 
 use crate::limits::Limits;
 use crate::request::Span;

@@ -1,7 +1,7 @@
 //! Replies: what the server answers, and its bytes in RESP2 and RESP3.
 //!
-//! A command builds one [`Reply`] in RESP3's terms and does not ask which protocol the client speaks; [`Reply::encode`]
-//! makes of it what Redis makes of it for an older client:
+//! A command builds one [`Reply`] in RESP3's terms and does not ask which protocol the client speaks.
+//! [`Reply::encode`] makes of it what Redis makes of it for an older client:
 //!
 //! | reply | RESP3 | RESP2 |
 //! |---|---|---|

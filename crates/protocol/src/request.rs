@@ -45,7 +45,7 @@ impl<'a> Frame<'a> {
         Frame { bytes: self.bytes, spans: &self.spans[index..] }
     }
 
-    /// The same command with some of its arguments alone; `spans` is where it is made. Panics past [`Frame::len`].
+    /// This command with some of its arguments alone; `spans` is where it is made. Panics past [`Frame::len`].
     pub fn part<'b>(&self, args: std::ops::Range<usize>, spans: &'b mut Vec<Span>) -> Frame<'b>
     where
         'a: 'b,

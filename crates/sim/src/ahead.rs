@@ -1,6 +1,6 @@
-//! Prefetch in a replay (DeToX, section 6): what a transaction will ask for next is fetched along with what it asks for
-//! now. A prefetch is in time if the level that it goes along with costs a round trip; where that was all cached, the
-//! next level comes before the prefetch is done, and finds it *late*, which saves nothing.
+//! Prefetch in a replay (DeToX, section 6): what a transaction will ask for next is fetched along with what it asks
+//! for now. A prefetch is in time if the level that it goes along with costs a round trip. Where that was all cached,
+//! the next level comes before the prefetch is done. It finds the prefetch *late*, which saves nothing.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The keys of a trace: met in a first pass, so that sizes can be shares of them and offline policies know the future.
 //!
-//! A key is known by a 64-bit hash of its name and space; two keys of one hash would count as one, which for 2^28 keys
-//! happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at all
-//! (SHARDS: Waldspurger et al., FAST 2015).
+//! A key is known by a 64-bit hash of its name and space. Two keys of one hash would count as one, which for 2^28
+//! keys happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at
+//! all (SHARDS: Waldspurger et al., FAST 2015).
 
 mod plain;
 mod volume;
@@ -113,7 +113,7 @@ pub struct Catalog {
     pub keys_without_size: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
     pub clients: BTreeSet<u32>,
-    /// Who asked last.
+    /// Which client asked last.
     client: Option<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,

@@ -1,23 +1,24 @@
 //! Graphs of transaction types, proposed from recorded traffic: for people to review, since what always held need not
 //! hold because of it. A wrong graph may cost hit rate, never correctness.
 //!
-//! A client that has to wait for an access before it can ask the next one has learned something from it: a word of the
-//! next key. So an edge leads from `p` to `t` where
+//! A client that has to wait for an access before it can ask the next one has learned something from it. That is a
+//! word of the next key. So an edge leads from `p` to `t` where
 //!
-//! * in [`SHARE_MIN`] of the accesses of `t` behind `p` in the same transaction the word at one place of the key is
-//!   one that `p`, on an earlier level, returned; and [`BEHIND_MIN`] of all accesses of `t` are behind `p`. (Not all
-//!   have to be: there may be two ways to a key, and what is read of a commit on its way is not recorded.)
-//! * nobody knew that word before `p` returned it: it stood in no key of that level or an earlier one, the first
-//!   level's keys, which are the transaction's input, among them. A key whose word was known says nothing: neither for
-//!   an edge nor, as customer 12 may order product 12, against it;
-//! * and not by chance: of the same words at most [`CHANCE_MAX`] were among those that `p` returned in the transaction
-//!   of this type before, and [`VARIED_MIN`] or more were not. Small numbers match by chance all the time (one of ten
-//!   districts is in nearly every list of districts), and then match those as well; what follows varies together.
+//! * In [`SHARE_MIN`] of the accesses of `t` after `p` in one transaction, `p` returned the word at one place of the
+//!   key. It did so on an earlier level. [`BEHIND_MIN`] of all accesses of `t` are after `p`. (Not all have to be.
+//!   There may be two ways to a key, and what is read of a commit on its way is not recorded.)
+//! * That word was not known before `p` returned it. It stood in no key of that level or an earlier one, the first
+//!   level's keys, which are the transaction's input, among them. A key whose word was known says nothing: neither
+//!   for an edge nor, as customer 12 may order product 12, against it.
+//! * It is not by chance. Of these words at most [`CHANCE_MAX`] were among those that `p` returned in the transaction
+//!   of this type before, and [`VARIED_MIN`] or more were not. Small numbers match by chance all the time, since one
+//!   of ten districts is in nearly every list of districts. They then match those as well. What follows varies
+//!   together.
 //!
 //! A write comes after the reads of the same key, too, as what is written is mostly made of what was read.
 //!
-//! Memory: the accesses of transactions that are open, up to [`HELD_WORDS_MAX`], and of a type what is known of the
-//! first [`VERTICES_MAX`] vertices, as no graph has more; beyond either, accesses are left out and counted.
+//! Its memory is the accesses of transactions that are open, up to [`HELD_WORDS_MAX`]. Of a type it is what is known
+//! of the first [`VERTICES_MAX`] vertices, as no graph has more. Beyond either, accesses are left out and counted.
 
 mod proposal;
 
@@ -193,7 +194,7 @@ impl OfType {
         });
         let left_out = (all - asked.len()) as u64;
         asked.sort_by_key(|asked| asked.level);
-        // Who told a word first, and nobody of what was known by itself.
+        // Which access told a word first; none of what was known by itself.
         let mut tellers: HashMap<u64, Vec<u16>> = HashMap::new();
         let mut told: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
         let mut read: HashMap<u64, BTreeSet<u16>> = HashMap::new();

@@ -1,8 +1,8 @@
 //! Many policies at many sizes in one pass over a trace, on all cores.
 //!
-//! A first pass meets the keys ([`Catalog`]); in the second one thread reads and the others replay, each the same
-//! events over its own share of the cells, so that the result does not depend on how threads run. A trace of requests
-//! and nothing else is kept in memory by the first pass, as numbers of keys, and not read again.
+//! A first pass meets the keys ([`Catalog`]). In the second one thread reads and the others replay, each these events
+//! over its own share of the cells. So the result does not depend on how threads run. A trace of requests and nothing
+//! else is kept in memory by the first pass, as numbers of keys, and not read again.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;

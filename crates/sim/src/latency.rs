@@ -1,8 +1,8 @@
 //! What hits are worth in time, for given latencies of the cache and of the store.
 //!
-//! The model is the simplest one that tells policies apart: what is asked for at the same time asks the cache, and
-//! then, unless it needs nothing more, the store; one such step begins when the one before has ended. Where a trace
-//! has transactions a step is a level, and of types whose graph is known a step of the critical length; without
+//! The model is the simplest one that tells policies apart. What is asked for at one time asks the cache, and then,
+//! unless it needs nothing more, the store. One such step begins when the one before has ended. Where a trace has
+//! transactions a step is a level, and of types whose graph is known a step of the critical length. Without
 //! transactions each request is one. Queueing, and what a busy store would add, are not in it.
 
 use serde::Serialize;
@@ -90,7 +90,7 @@ pub struct Modelled {
     pub round_trips_saved: u64,
     /// Microseconds of one transaction, or of one request.
     pub latency_us: f64,
-    /// The same if there were no cache.
+    /// Likewise if there were no cache.
     pub latency_without_cache_us: f64,
 }
 

@@ -1,8 +1,9 @@
 //! Transactions as policies for them are judged: how many round trips caching saved (DeToX, definitions 5 to 7).
 //!
-//! A *level* is what a transaction asks for at the same time. It costs a round trip unless all that it reads is cached;
-//! one that writes costs one always. Where the transaction's graph is known its critical length counts instead, which
-//! is the same for a chain of levels, and less where one level need not have waited for all of the one before.
+//! A *level* is what a transaction asks for at the same time. It costs a round trip unless all that it reads is
+//! cached; one that writes costs one always. Where the transaction's graph is known its critical length counts
+//! instead. For a chain of levels that is equal. It is less where one level need not have waited for all of the one
+//! before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Sums {
         self.thr
     }
 
-    /// The same as round trips of so many transactions; none without transactions.
+    /// Likewise as round trips of so many transactions; none without transactions.
     pub fn round_trips(&self) -> Option<RoundTrips> {
         let Thr { length, hits } = self.thr;
         (length > 0).then_some(RoundTrips { transactions: Some(self.transactions), asked: length, saved: hits })
@@ -146,13 +147,13 @@ impl Levels {
     }
 
     /// One access. A request outside of transactions is a transaction of its own. `client`: under which number it is
-    /// counted apart; a transaction is that of the client who began it.
+    /// counted apart; a transaction is that of the client that began it.
     pub fn access(&mut self, request: &Request, hit: bool, client: Option<u32>) {
         let access = &request.access;
         if access.kind == AccessKind::Prefetch {
             return;
         }
-        // What is written stays cached, if it was: only what was missing comes in anew, and has helped nobody yet.
+        // What is written stays cached, if it was: only what was missing comes in again, and has helped nobody yet.
         if !hit {
             self.set_helped(request.key, false);
         }

@@ -1,11 +1,11 @@
 //! The simulator: real traces over the same policy code as the live cache, without a server.
 //!
 //! * [`lab`]: many policies at many sizes over one trace: what `forebay sim` shows. [`catalog`] knows its keys,
-//!   [`hints`] what its hint sets stand for, [`contender`] names a policy, [`cell`] is one at one size, [`machine`] its
-//!   cache, [`offline`] has those that know the future, [`levels`] follows transactions, [`ahead`] fetches what they
-//!   will ask for, [`optimum`] is the best that any policy could do on small instances.
-//! * [`row`]: what came out, one policy at one size; [`results`]: of a trace all of them, and the least memory for a
-//!   goal; [`latency`]: what hits are worth in time; [`figures`]: a table, CSV and JSON.
+//!   [`hints`] what its hint sets stand for. [`contender`] names a policy, [`cell`] is one at one size, [`machine`]
+//!   its cache. [`offline`] has those that know the future. [`levels`] follows transactions, [`ahead`] fetches what
+//!   they will ask for. [`optimum`] is the best that any policy could do on small instances.
+//! * [`row`] is what came out, one policy at one size. [`results`] has all rows of a trace, and the least memory for
+//!   a goal. [`latency`] is what hits are worth in time, [`figures`] a table, CSV and JSON.
 //! * [`report`]: the same results as a page of charts; [`draw`] draws them, and other figures.
 //! * [`inference`]: graphs of transaction types, proposed from a recorded trace.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.

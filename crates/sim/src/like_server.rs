@@ -1,10 +1,10 @@
 //! A recorded trace through the server's own cache: its partitions, seeds, charges, fills and publications.
 //!
 //! A trace that `CACHE TRACE` has recorded holds what the server's policy heard, in order, and what the cache charged
-//! for each entry. Replayed here with the same policy, budget and partitions, the cache decides what it decided then:
-//! recorded from one client behind a start or a `CACHE RESET`, the hits are the server's, one by one. With several
-//! clients they are nearly so: what two threads did at the same moment has an order in the trace that it did not have.
-//! With another policy or size the trace tells what the server would have had.
+//! for each entry. Replayed here with that policy, budget and partitions, the cache decides what it decided then. If
+//! it was recorded from one client after a start or a `CACHE RESET`, the hits are the server's, one by one. With
+//! several clients they are nearly so. What two threads did at one moment has an order in the trace that it did not
+//! have. With another policy or size the trace tells what the server would have had.
 //!
 //! Other traces can be replayed, too: an object then has its size as a byte string.
 

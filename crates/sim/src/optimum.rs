@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same by trying every subset after every level.
+    /// Likewise by trying every subset after every level.
     fn naive(levels: &[u64], capacity: u32, cached: u64) -> u64 {
         let Some((&level, rest)) = levels.split_first() else { return 0 };
         let with = cached | level;

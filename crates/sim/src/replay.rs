@@ -1,9 +1,10 @@
 //! Replay through the cache itself, without server, transactions and store.
 //!
-//! Keys and values are those of a replay through a server ([`Request`]), the cache is the server's with one partition,
-//! and a miss takes the server's way: look, begin a fill, complete it. So for the same policy and budget a server that
-//! is asked over one connection must count the same hits and misses. Two things a server adds: its fetches cost time,
-//! which only policies that weigh costs notice, and writes of one pipelined batch may be published together.
+//! Keys and values are those of a replay through a server ([`Request`]), and the cache is the server's with one
+//! partition. A miss takes the server's way: look, begin a fill, complete it. So for the same policy and budget a
+//! server that is asked over one connection must count the same hits and misses. A server adds two things. Its
+//! fetches cost time, which only policies that weigh costs notice. Writes of one pipelined batch may be published
+//! together.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ use forebay_trace::{Record, TraceError};
 /// How to replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// Who decides what stays.
+    /// What decides which entries stay.
     pub policy: Choice,
     /// Bytes for entries; what the server's `CACHE STATS` shows as its budget.
     pub budget_bytes: usize,
@@ -161,7 +162,7 @@ mod tests {
         options_for(policy, entries, Some(100))
     }
 
-    /// The same for entries of `size` bytes, or for absent keys.
+    /// Likewise for entries of `size` bytes, or for absent keys.
     fn options_for(policy: &str, entries: usize, size: Option<u32>) -> ReplayOptions {
         let policy = choose(policy).expect("known");
         let entry = charge(&Key::new(0, b"t:1"), &document(size, Version::ZERO), policy.policy);

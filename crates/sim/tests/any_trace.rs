@@ -1,5 +1,5 @@
-//! Any trace over every policy: nothing panics, what is counted adds up, and a trace that is kept in memory gives what
-//! reading it event by event gives.
+//! Any trace over every policy. Nothing panics, and what is counted adds up. A trace that is kept in memory gives
+//! what reading it event by event gives.
 
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -42,7 +42,7 @@ fn request() -> impl Strategy<Value = Record> {
     })
 }
 
-/// The same with all that a trace can say.
+/// Likewise with all that a trace can say.
 fn anything() -> impl Strategy<Value = Record> {
     let kind = prop_oneof![
         6 => Just(Kind::Read),

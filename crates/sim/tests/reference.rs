@@ -1,7 +1,8 @@
 //! Hit counts equal to those of independent simulators on real traces (`testdata/reference/README.md`).
 //!
-//! By default the small traces under `testdata/traces`; with `FOREBAY_TRACES` set to a folder laid out like it, every
-//! trace of the reference that the folder has. `FOREBAY_REFERENCE=arc,lirs` looks at these policies only.
+//! By default it runs the small traces under `testdata/traces`. With `FOREBAY_TRACES` set to a folder laid out like
+//! it, it runs every trace of the reference that the folder has. `FOREBAY_REFERENCE=arc,lirs` looks at these policies
+//! only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -82,7 +83,7 @@ fn file(trace: &str) -> String {
     file.to_owned()
 }
 
-/// The same requests without the transactions that they belong to: the reference looks nothing up together.
+/// These requests without the transactions that they belong to: the reference looks nothing up together.
 fn one_by_one(path: &Path, folder: &Path) -> PathBuf {
     let flat = folder.join("flat.fbt");
     let mut writer = Writer::create(std::fs::File::create(&flat).expect("writable"), 0).expect("writable");

@@ -1,7 +1,7 @@
 //! The text traces of the ARC paper (Megiddo and Modha, FAST 2003).
 //!
-//! A line is `start_block n_blocks ignored request_number`: requests for the 512-byte pages `start_block` to
-//! `start_block + n_blocks - 1`, which is how the paper counts them (Table III) and so how they are given out.
+//! A line is `start_block n_blocks ignored request_number`. It stands for requests for the 512-byte pages
+//! `start_block` to `start_block + n_blocks - 1`. The paper counts them so (Table III), and so they are given out.
 
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream, decimal};

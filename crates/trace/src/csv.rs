@@ -1,8 +1,8 @@
 //! Text with a header line that names its columns, as libCacheSim and CacheLib ship them, or as you write them.
 //!
 //! The header says what each column is; which names are known stands in [`Column::of`]. Columns of other names are
-//! passed over. A field ends at the next comma (or semicolon or tab, where the header has no comma), and blanks around
-//! it do not count, or it stands in quotes.
+//! passed over. A field ends at the next comma (or semicolon or tab, where the header has no comma), and blanks
+//! around it do not count. Or it stands in quotes.
 
 mod column;
 mod fields;

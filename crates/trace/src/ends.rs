@@ -1,7 +1,7 @@
 //! Ends of transactions where a trace does not write them down.
 //!
-//! A client has one transaction at a time: its next one says that the one before has ended. What nobody says was undone
-//! took effect. So a policy that learns from whole transactions hears of each, as soon as the trace can tell.
+//! A client has one transaction at a time: its next one says that the one before has ended. What is not said to be
+//! undone took effect. So a policy that learns from whole transactions hears of each, as soon as the trace can tell.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 

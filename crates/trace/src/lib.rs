@@ -1,10 +1,10 @@
 //! Trace formats, one file each, reading and writing.
 //!
-//! A trace is a stream of [`Record`]s; nothing here holds a whole trace in memory. [`open`] tells a file's format from
-//! its ending or its first bytes and decompresses zstd and gzip on the way. [`FORMATS`] is the table of formats: a new
-//! one is one file here and one line there. [`describe`] says what a trace is like, [`tools`] make traces of traces.
-//! [`fbt`] is forebay's own format, the only one that is also written; it carries transactions, levels, vertices and
-//! hints, and `docs/trace-format.md` describes it for readers in other languages.
+//! A trace is a stream of [`Record`]s; nothing here holds a whole trace in memory. [`open`] tells a file's format
+//! from its ending or its first bytes and decompresses zstd and gzip on the way. [`FORMATS`] is the table of formats:
+//! a new one is one file here and one line there. [`describe`] says what a trace is like, [`tools`] make traces of
+//! traces. [`fbt`] is forebay's own format, the only one that is also written. It has transactions, levels, vertices
+//! and hints, and `docs/trace-format.md` describes it for readers in other languages.
 //!
 //! ```
 //! # fn main() -> Result<(), forebay_trace::TraceError> {

@@ -1,5 +1,5 @@
-//! How a record becomes a request to a cache, defined once: the replay through a server and the replay without one must
-//! ask for the same keys and values, or their hit ratios could not be compared.
+//! How a record becomes a request to a cache, defined once. The replay through a server and the one without must ask
+//! for equal keys and values, or their hit ratios could not be compared.
 
 use std::sync::OnceLock;
 

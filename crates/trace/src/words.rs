@@ -1,4 +1,4 @@
-//! The words of keys and of what was read, as fingerprints: by them `forebay graph --infer` finds which access told a
+//! The words of keys and of what was read, as fingerprints. By them `forebay graph --infer` finds which access told a
 //! client the key of a later one.
 //!
 //! A word is a run of ASCII letters and digits and of bytes beyond ASCII; all else parts words: `stock:17:4` has three,

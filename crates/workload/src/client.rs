@@ -1,6 +1,6 @@
 //! A RESP client for our own tools and tests: one connection, commands out, replies in.
 //!
-//! It hides nothing: an error reply is a [`Reply::Error`] like any other reply, and a lost connection is an error that
+//! It hides nothing. An error reply is a [`Reply::Error`] like any other reply. A lost connection is an error that
 //! the caller has to interpret, since only it knows whether what it had sent may have taken effect.
 
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! Replay of a trace through a server: each access becomes a command, in the trace's order with one client.
 //!
-//! Three passes, so that there is always a known end to count towards: one over the trace alone, which counts requests
-//! and collects the keys to preload; the preload, if asked for; the measured run. The trace is read on a thread of its
-//! own and handed over in batches; each client takes the next batch when it is done with its last.
+//! There are three passes, so that there is always a known end to count towards. One over the trace alone counts
+//! requests and collects the keys to preload. Then come the preload, if asked for, and the measured run. The trace is
+//! read on a separate thread and handed over in batches. Each client takes the next batch when it is done with its
+//! last.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -69,7 +70,7 @@ pub enum Phase {
     Run,
 }
 
-/// Who is told how far a replay has come. Called from several threads.
+/// What is told how far a replay has come. Called from several threads.
 pub trait Progress: Send + Sync {
     /// A phase begins; `total` requests or keys are ahead, if that is known.
     fn begin(&self, phase: Phase, total: Option<u64>);
@@ -79,7 +80,7 @@ pub trait Progress: Send + Sync {
     fn end(&self);
 }
 
-/// For those who want no progress shown.
+/// For callers that want no progress shown.
 pub struct Silent;
 
 impl Progress for Silent {
@@ -442,7 +443,7 @@ impl Report {
 
     fn compare(&mut self, before: Option<(u64, u64)>, after: Option<(u64, u64)>) {
         let Some((before, after)) = before.zip(after) else { return };
-        // A server that was restarted meanwhile counts from zero.
+        // A server that was restarted since counts from zero.
         let (hits, misses) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
         (self.hits, self.misses) = (Some(hits), Some(misses));
         self.hit_ratio = (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64);

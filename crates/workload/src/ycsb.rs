@@ -53,7 +53,7 @@ pub(crate) struct Chooser {
 impl Chooser {
     /// For records of which `records` were loaded and `there` are there by now.
     pub fn new(mix: Mix, records: u64, there: u64) -> Chooser {
-        // What is inserted meanwhile is asked for, too, as soon as it is there.
+        // What is inserted during the run is asked for, too, as soon as it is there.
         let room = if mix.insert > 0 { records / 10 } else { 0 };
         let latest = mix.latest.then(|| Latest::new(there));
         Chooser { mix, scattered: Scattered::default(), latest, range: records + room }

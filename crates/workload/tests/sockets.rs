@@ -1,4 +1,4 @@
-//! The tools over real sockets, with redis-server in forebay's place where it is installed: it knows WATCH, MULTI and
+//! The tools over real sockets, with redis-server in forebay's place where it is installed. It knows WATCH, MULTI and
 //! EXEC, and it is known to be right.
 
 use std::process::{Child, Command, Stdio};

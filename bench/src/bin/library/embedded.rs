@@ -1,9 +1,9 @@
 //! The embedded store under an engine beside redb driven directly.
 //!
-//! Clients commit transactions of one SET through the engine; what the committer gives to the store, group by group, is
-//! written down and afterwards given to bare databases: the same documents in the same groups, each group one write
-//! transaction of the same durability. So the figure holds everything that forebay adds: locks, versions, the applied
-//! ids, the way of a group to the thread that writes, publication in the cache.
+//! Clients commit transactions of one SET through the engine. What the committer gives to the store, group by group,
+//! is written down. Afterwards it is given to bare databases, with equal documents in equal groups. Each group is one
+//! write transaction of that durability. So the figure holds everything that forebay adds. That is locks, versions,
+//! the applied ids, the way of a group to the thread that writes, and publication in the cache.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,7 +10,7 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-/// When, who is to be woken, by a number into those that wait.
+/// When, and which is to be woken, by a number into those that wait.
 type Sleeper = (Instant, oneshot::Sender<()>);
 
 /// A runtime like `inner`, whose timers a thread of its own looks after.
@@ -47,7 +47,7 @@ fn wake(asleep: &Receiver<Sleeper>) {
                 break;
             }
             due.pop();
-            // Who has gone need not be woken.
+            // One that has gone need not be woken.
             let _ = wakers.remove(&number).map(|waker: oneshot::Sender<()>| waker.send(()));
         }
     }

@@ -123,7 +123,7 @@ fn seen_with(options: &Options, server: &Server, way: Way, pause_ms: u64) -> Res
     seen
 }
 
-/// Commits per second of other programs, without forebay and with what it adds, forebay looking meanwhile.
+/// Commits per second of other programs, without forebay and with what it adds, forebay looking on.
 pub fn cost(options: &Options, server: &Server, report: &mut Report) -> Result<(), Failed> {
     report.line("#### What others pay\n");
     report.line(&format!(

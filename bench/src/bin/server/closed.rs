@@ -76,7 +76,7 @@ fn measure_point(scene: &Scene<'_>, point: Point) -> Result<Vec<Vec<Run>>, Box<d
     let mut runs: Vec<Vec<Run>> = scene.servers.iter().map(|_| Vec::new()).collect();
     for number in 0..scene.options.runs {
         for turn in 0..scene.servers.len() {
-            // Who goes first changes, so that nobody always has the warmer machine.
+            // Which goes first changes, so that none always has the warmer machine.
             let at = (turn + number) % scene.servers.len();
             let (peer, server) = &scene.servers[at];
             if point.kind.spoken(peer.protocol()) {

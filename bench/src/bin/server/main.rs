@@ -1,4 +1,4 @@
-//! forebay beside redis-server and memcached, measured in turns, the generator on a core of its own.
+//! forebay beside redis-server and memcached, measured in turns, the generator on a separate core.
 //!
 //! `cargo run --profile dist -p forebay-bench --bin server -- --help`
 //!

@@ -24,7 +24,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Serves `base`, carrying over in batches of `batch_max` on `workers` connections, without a rate limit.
+    /// Serves `base`, applying in batches of `batch_max` on `workers` connections, without a rate limit.
     pub fn start(base: &Base, workers: usize, batch_max: usize) -> Result<Local, Failed> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let folder = tempfile::tempdir()?;

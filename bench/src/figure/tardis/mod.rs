@@ -1,6 +1,6 @@
 //! Figures of "Teleporting Failed Writes with Cache Augmented Data Stores" (TARDIS), section 4, and what forebay adds
-//! to them. `docs/papers/tardis.md` says what they show. Each starts a PostgreSQL of its own, durable as by default,
-//! and the program in front of it (`site.rs`); load comes from this process.
+//! to them. `docs/papers/tardis.md` says what they show. Each starts a separate PostgreSQL, durable as by default,
+//! and the program in front of it (`site.rs`). Load comes from this process.
 //!
 //! * `outages.rs`: failed writes (table 1), throughput before, while and after the database is away (figure 6);
 //! * `memory.rs`: what buffered writes take (figure 4);

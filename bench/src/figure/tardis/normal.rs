@@ -75,7 +75,7 @@ pub(super) fn gate(scale: Scale) -> Result<Vec<Chart>, Failed> {
     ])
 }
 
-/// Ages at which writes are carried over, ms; 0: at once, as without write-back.
+/// Ages at which writes are applied, ms; 0: at once, as without write-back.
 const AGES_MS: [&str; 4] = ["0", "100", "1000", "10000"];
 
 /// Write-back: durability and age against throughput, latency and what the database sees of it.

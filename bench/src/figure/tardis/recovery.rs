@@ -1,4 +1,4 @@
-//! Figure 5: how long what was buffered takes to be carried over, and what the others feel of it.
+//! Figure 5: how long it takes to apply what was buffered, and what the others feel of it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::figures::Summary;
 
 const WORKERS: [usize; 4] = [1, 2, 4, 8];
 
-/// Actions per second of the others: more writes than one worker carries over one by one would never let it end.
+/// Actions per second of the others: more writes than one worker applies one by one would never let it end.
 const RATE: f64 = 100.0;
 
 /// A run that is stopped when there is nothing left.
@@ -32,7 +32,7 @@ fn backlog(base: &Base, documents: u64, bg: bool) -> Vec<Vec<String>> {
     (0..documents).map(change).collect()
 }
 
-/// Recovery time and the others' p99 meanwhile, by workers and batch.
+/// Recovery time and the others' p99 in it, by workers and batch.
 pub(super) fn grid(scale: Scale) -> Result<Vec<Chart>, Failed> {
     let site = Site::new()?;
     let batches = [1usize, 10, 100, 1000];
@@ -103,10 +103,10 @@ fn cell(
     Ok((took.as_secs_f64(), worst / 1e3))
 }
 
-/// What is left to carry over at the default rate, and as fast as it goes.
+/// What is left to apply at the default rate, and as fast as it goes.
 const DOCUMENTS: u64 = 100_000;
 
-/// Foreground p99 while 100,000 writes are carried over, and how long that takes.
+/// Foreground p99 while 100,000 writes are applied, and how long that takes.
 pub(super) fn drain(scale: Scale) -> Result<Vec<Chart>, Failed> {
     let (site, rounds) = (Site::new()?, scaled(scale, 3usize, 9));
     let mapped = site.loaded("ycsb-b", DOCUMENTS)?;

@@ -1,9 +1,9 @@
 //! What each reduction of the critical length costs, piece by piece.
 //!
-//! A piece's *curve* lists marginal costs: the first is what it takes to bring its critical length down by one, the
-//! next what one more takes. They never fall, since the trade-off is convex (a linear program with integral corners),
-//! so series merge in order and parallel pieces add up, the shorter ones padded in front: they need not get shorter
-//! before the longest has come down to them.
+//! A piece's *curve* lists marginal costs. The first is what it takes to bring its critical length down by one, the
+//! next what one more takes. They never fall, since the trade-off is convex (a linear program with integral corners).
+//! So series merge in order and parallel pieces add up. The shorter ones are padded in front, because they need not
+//! get shorter before the longest has come down to them.
 
 use super::VertexSet;
 use super::cut::{self, NEVER};

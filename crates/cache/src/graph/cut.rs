@@ -1,9 +1,10 @@
 //! The cheapest units of a prime whose caching brings its critical length down to a target, by one minimum cut.
 //!
-//! It is the discrete time/cost trade-off with durations 0 and 1. Variables `start(v) >= i` and `end(v) >= i` for i in
-//! 1..=target are nodes, true on the source's side. Infinite arcs say that a larger bound implies a smaller one, that a
-//! unit ends no sooner than it starts, and that a successor starts no sooner than its predecessor ends. An arc of the
-//! unit's cost from `start(v) >= i` to `end(v) >= i + 1` is cut where the unit takes no time: then it is cached.
+//! It is the discrete time/cost trade-off with durations 0 and 1. Variables `start(v) >= i` and `end(v) >= i` for i
+//! in 1..=target are nodes, true on the source's side. Infinite arcs say that a larger bound implies a smaller one.
+//! They also say that a unit ends no sooner than it starts, and that a successor starts no sooner than its
+//! predecessor ends. An arc of the unit's cost from `start(v) >= i` to `end(v) >= i + 1` is cut where the unit takes
+//! no time. Then the unit is cached.
 
 use super::shape::Prime;
 use super::{VERTICES_MAX, VertexSet};

@@ -1,5 +1,5 @@
-//! Complete groups as a list, for small graphs: to show them, to score them as the paper says (sections 4.1 and 4.2),
-//! and as the naive model of what the rest of this room computes without a list.
+//! Complete groups as a list, for small graphs. The list is for showing them, and for scoring them as the paper says
+//! (sections 4.1 and 4.2). It is also the naive model of what the rest of this room computes without a list.
 
 use super::shape::{Piece, Prime, Shape};
 use super::{Graph, VertexSet};
@@ -143,7 +143,7 @@ impl Graph {
         self.count(false, u64::MAX)
     }
 
-    /// The same, for who has little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
+    /// Likewise within little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
     pub fn complete_groups_count_if_quick(&self) -> Option<u128> {
         self.count(false, TRIES_MAX)
     }
@@ -153,7 +153,7 @@ impl Graph {
         self.count(true, u64::MAX)
     }
 
-    /// The same, for who has little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
+    /// Likewise within little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
     pub fn compressed_groups_count_if_quick(&self) -> Option<u128> {
         self.count(true, TRIES_MAX)
     }

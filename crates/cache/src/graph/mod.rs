@@ -1,26 +1,27 @@
 //! Transaction graphs: which keys of a transaction have to be cached together so that it gets faster (DeToX, OSDI'23).
 //!
 //! A [`Graph`] has a vertex for each access of a transaction type and an edge where one access determines another
-//! (definitions 1 to 3). A vertex weighs 1 where its keys are fetched and 0 where they are cached; the heaviest path is
-//! the *critical length* (definition 5), and what caching takes off it are transactional hits (definitions 6 and 7,
-//! [`Thr`]). A *complete group* is a set of vertices none of which can be left out without losing a hit (definition 8).
+//! (definitions 1 to 3). A vertex weighs 1 where its keys are fetched and 0 where they are cached. The heaviest path
+//! is the *critical length* (definition 5), and what caching takes off it are transactional hits (definitions 6 and
+//! 7, [`Thr`]). A *complete group* is a set of vertices none of which can be left out without losing a hit
+//! (definition 8).
 //!
 //! There can be exponentially many complete groups, so nothing here that runs for each transaction lists them:
 //!
 //! * [`Graph::is_complete`] tests one in O(V+E): every member lies on a heaviest path.
 //! * `shape.rs` takes a graph apart into series and parallel pieces, and into primes that are neither.
-//! * `curve.rs` has for each piece what each reduction of its critical length costs. That cost is convex, so pieces in
-//!   series merge their marginal costs in order (what section 5.1 calls choosing among interchangeable groups), and
-//!   parallel ones add them up.
+//! * `curve.rs` has for each piece what each reduction of its critical length costs. That cost is convex. So pieces
+//!   in series merge their marginal costs in order (what section 5.1 calls choosing among interchangeable groups),
+//!   and parallel ones add them up.
 //! * `cut.rs` does the same for primes: the discrete time/cost trade-off with durations 0 and 1, one minimum cut each.
 //! * [`Scorer`] (`score.rs`) is section 4.2.2 over these costs instead of over a list.
 //! * `groups.rs` does list groups, for small graphs: to be shown, and as the naive model of all of the above.
 //!
-//! Where we depart from the words of the paper: a group that extends another has to reduce the critical length
-//! further, instead of being complete (the same but for rare ties); interchangeable groups must not be so for want of
-//! any group to try (definition 9 holds of `{b}` and `{c,d}` in figure 6a, where no complete group has `b` without
-//! `c`). Vertices that write cost a level and are never cached; a vertex that is asked for several keys needs them all,
-//! one that is left out costs nothing.
+//! We depart from the words of the paper in two rules. A group that extends another has to reduce the critical length
+//! further, instead of being complete; but for rare ties both mean one thing. Groups do not count as interchangeable
+//! for want of any group to try. (Definition 9 holds of `{b}` and `{c,d}` in figure 6a, where no complete group has
+//! `b` without `c`.) Vertices that write cost a level and are never cached. A vertex that is asked for several keys
+//! needs them all; one that is left out costs nothing.
 
 mod curve;
 mod cut;
@@ -84,7 +85,7 @@ pub enum GraphError {
 }
 
 impl Graph {
-    /// The same graph under the name of its type.
+    /// This graph under the name of its type.
     pub fn named(self, name: &str) -> Graph {
         Graph { name: name.to_owned(), ..self }
     }
@@ -94,7 +95,7 @@ impl Graph {
         &self.name
     }
 
-    /// The same graph with vertex v under the number `numbers[v]`, which no two have; numbers between that no vertex
+    /// This graph with vertex v under the number `numbers[v]`, which no two have; numbers between that no vertex
     /// has are vertices without a name that nothing asks for.
     pub fn renumbered(&self, numbers: &[u16]) -> Result<Graph, GraphError> {
         let count = numbers.iter().map(|&number| usize::from(number) + 1).max().unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Instance scores of one transaction (section 4.2.2) without a list of groups.
 //!
-//! The best group is `max f * k / cost(f, k)` over frequencies f that occur and reductions k, where cost(f, k) is the
+//! The best group is `max f * k / cost(f, k)` over frequencies f that occur and reductions k. There cost(f, k) is the
 //! size of the smallest group of keys at least that frequent that takes k off the critical length. The next one costs
 //! the same with the first for free, and so on: at most as many rounds as the critical length.
 

@@ -1,7 +1,7 @@
-//! Graphs taken apart. Critical lengths depend on the order of vertices alone (who comes before whom), so a graph is
-//! looked at with all implied edges. Vertices with the same others before and after them are one *unit*: caching some
-//! of them without the rest gains nothing. Units are put together in series and in parallel, as far as that goes; what
-//! is neither is a prime.
+//! Graphs taken apart. Critical lengths depend on the order of vertices alone (which comes before which), so a graph
+//! is looked at with all implied edges. Vertices with the same others before and after them are one *unit*: caching
+//! some of them without the rest gains nothing. Units are put together in series and in parallel, as far as that
+//! goes; what is neither is a prime.
 
 use super::{Graph, VertexSet};
 

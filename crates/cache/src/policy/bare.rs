@@ -1,6 +1,6 @@
 //! A policy with nothing around it: slots, a capacity, and no values, locks or partitions.
 //!
-//! The simulator replays traces over it, and the conformance tests check policies with it: it panics when a policy
+//! The simulator replays traces over it, and the conformance tests check policies with it. It panics when a policy
 //! breaks the contract of [`Order`], because that is a defect of the policy and never of the input.
 
 mod frame;

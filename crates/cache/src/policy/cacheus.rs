@@ -1,7 +1,7 @@
-//! CACHEUS: a scan-resistant LRU and a churn-resistant LFU propose victims, and a coin decides, whose weights are
-//! learned by regret at a rate that is itself learned from the hit ratio.
+//! CACHEUS: a scan-resistant LRU and a churn-resistant LFU propose victims, and a coin decides. Its weights are
+//! learned by regret, at a rate that is itself learned from the hit ratio.
 //!
-//! SR-LRU keeps newcomers in a queue `Q` until they are asked for again, and what was used before in `S`; what it
+//! SR-LRU keeps newcomers in a queue `Q` until they are asked for again, and what was used before in `S`. What it
 //! regrets moves the border. CR-LFU gives up the newest of those used least. As the authors' program: what returns
 //! keeps the frequency that it had, and `S` never quite reaches its limit.
 
@@ -94,7 +94,7 @@ struct Cacheus {
     returning: Option<(u64, u32)>,
     /// Room had to be made for the newcomer.
     was_full: bool,
-    /// Who proposed the victim just named: none where both did.
+    /// Which of both proposed the victim just named: none where both did.
     proposed_by: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! CAMP: greedy dual size with the ratio of cost to weight rounded to a few bits, so that entries of about one ratio
-//! share an LRU queue, and only the heads of queues need to be ordered.
+//! CAMP: greedy dual size with the ratio of cost to weight rounded to a few bits. Entries of about one ratio share an
+//! LRU queue, so only the heads of queues need to be ordered.
 
 use std::sync::Arc;
 

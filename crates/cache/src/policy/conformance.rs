@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// The same for the models that share a frame.
+    /// Likewise for the models that share a frame.
     #[test]
     fn equals_its_framed_model(events in events(200), capacity in 1u64..30) {
         for (&(name, hits, order), unit) in FRAMED.iter().flat_map(|model| UNITS.map(|unit| (model, unit))) {
@@ -206,7 +206,7 @@ fn a_reused_slot_starts_anew() {
         let fresh = |warm: bool| {
             let mut cache = Bare::new(policy, &settings(policy, Unit::Entries, 4));
             if warm {
-                // The same slots, much used, then invalidated: no eviction, so no age and no ghosts.
+                // These slots again, much used, then invalidated: no eviction, so no age and no ghosts.
                 for key in 100..104 {
                     for _ in 0..3 {
                         cache.request(key, 1);

@@ -1,9 +1,9 @@
-//! Keys that are not cached, each in one of several lists in the order in which it came: like
-//! [`super::history::History`], but found in one place whichever list they are in.
+//! Keys that are not cached, each in one of several lists in the order in which it came. This is like
+//! [`super::history::History`], but a key is found in one place whichever list it is in.
 //!
-//! Its owner's host may keep what is cached in the same index ([`Directory::share`]): then a search for what is cached
-//! finds what is not, too, and a key that is evicted stays where it is found. The simulator does, for which searches
-//! are most of a miss; the cache has its own index, which compares whole keys.
+//! Its owner's host may keep what is cached in this index, too ([`Directory::share`]). Then a search for what is
+//! cached finds what is not, too, and a key that is evicted stays where it is found. The simulator does, for which
+//! searches are most of a miss; the cache has its own index, which compares whole keys.
 
 use std::cell::Cell;
 

@@ -1,13 +1,13 @@
-//! Greedy dual size frequency: an entry's priority is `age + frequency * cost / weight`; the lowest goes, and its
+//! Greedy dual size frequency: an entry's priority is `age + frequency * cost / weight`. The lowest goes, and its
 //! priority becomes the age, so that what was popular long ago falls behind. O(log n) by an indexed binary heap.
 //!
-//! A newcomer competes as if it were in already (the paper inserts first, then evicts): when its own priority is the
+//! A newcomer competes as if it were in already (the paper inserts first, then evicts). When its own priority is the
 //! lowest, it is the one that goes, and `victim` says `None`.
 //!
-//! With `sample` the lowest of a few entries drawn by chance goes instead, and with `pool` of those that were left
-//! before, as Redis evicts; a newcomer then always comes in. With `age=0` nothing ages, and with `writes=0` only reads
-//! count: `gdsf:sample=10,pool=16,writes=0,age=0` is LFU as the DeToX paper measured it (section 8.1). With `ghosts`
-//! frequencies outlive their entries.
+//! With `sample` the lowest of a few entries drawn by chance goes instead. With `pool` those that were left before
+//! count too, as Redis evicts. A newcomer then always comes in. With `age=0` nothing ages, and with `writes=0` only
+//! reads count: `gdsf:sample=10,pool=16,writes=0,age=0` is LFU as the DeToX paper measured it (section 8.1). With
+//! `ghosts` frequencies outlive their entries.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ const OUT: Entry =
 struct Gdsf {
     unit: Unit,
     by_cost: bool,
-    /// Who is looked at for each victim; `None`: all, by the heap.
+    /// Which entries are looked at for each victim; `None`: all, by the heap.
     drawn: Option<Drawn>,
     ages: bool,
     counts_writes: bool,

@@ -1,9 +1,10 @@
 //! Ghosts: hashes of entries that were evicted, first in, first out, within a bounded weight.
 //!
-//! There are about as many ghosts as entries, so they are kept small: a ring of fingerprints and weights, oldest first,
-//! and an index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has
-//! passed it. A fingerprint has 32 bits: a newcomer is taken for a ghost by chance in as many of 4 billion cases as
-//! there are ghosts, the same in each run, and all that comes of it is a place in the main queue.
+//! There are about as many ghosts as entries, so they are kept small. They stand in a ring of fingerprints and
+//! weights, oldest first, with an index of places in it. A ghost that is taken out of the middle leaves its place
+//! empty until the ring has passed it. A fingerprint has 32 bits. A newcomer is taken for a ghost by chance in as
+//! many of 4 billion cases as there are ghosts, the same in each run. All that comes of it is a place in the main
+//! queue.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Policies that learn from hints, against naive models of themselves: decision for decision, over random requests with
-//! hints of several clients, reads and writes, pins, invalidations and other capacities.
+//! Policies that learn from hints, against naive models of themselves, decision for decision. Requests are random,
+//! with hints of several clients, reads and writes, pins, invalidations and other capacities.
 
 use std::collections::BTreeMap;
 

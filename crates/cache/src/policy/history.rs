@@ -1,5 +1,5 @@
-//! What is known of keys that are not cached: like [`super::ghost::Ghosts`], in the order in which they came, but each
-//! with something remembered of it, and with both ends in the policy's hands.
+//! What is known of keys that are not cached, in the order in which they came. Unlike [`super::ghost::Ghosts`], each
+//! has something remembered of it, and both ends are in the policy's hands.
 
 use hashbrown::HashTable;
 
@@ -39,7 +39,7 @@ impl<T: Copy> History<T> {
         self.push_new(hash, weight, item);
     }
 
-    /// The same for a key that is surely not remembered.
+    /// Likewise for a key that is surely not remembered.
     pub fn push_new(&mut self, hash: u64, weight: u32, item: T) {
         if self.len() >= KEYS_MAX {
             self.pop_oldest();

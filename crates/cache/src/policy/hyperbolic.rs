@@ -50,7 +50,7 @@ struct Hyperbolic {
     random: Random,
     /// Accesses heard of.
     now: u64,
-    /// Weights, and who is pinned.
+    /// Weights, and which are pinned.
     lists: Lists,
     entries: Vec<Entry>,
     /// All that may go, in no order.

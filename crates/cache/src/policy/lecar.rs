@@ -67,7 +67,7 @@ struct Lecar {
     recency_weight: f64,
     /// The frequency of the key that was just found among the regrets.
     returning: Option<(u64, u32)>,
-    /// Who proposed the victim just named: none where both did.
+    /// Which of both proposed the victim just named: none where both did.
     proposed_by: Option<usize>,
 }
 
@@ -95,7 +95,7 @@ impl Lecar {
         (self.capacity as f64 * self.history_share) as u64
     }
 
-    /// Who gave the key up loses weight, the more the shorter ago that was.
+    /// The policy that gave the key up loses weight, the more the shorter ago that was.
     fn regret(&mut self, by: usize, at: u64) {
         let entries = (self.lists.len(RECENT) + self.lists.len(PINNED)).max(1);
         let loss = DISCOUNT.powf((self.now - at) as f64 / entries as f64);

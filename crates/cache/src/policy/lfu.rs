@@ -2,8 +2,8 @@
 //! the one that has waited longest.
 //!
 //! O(1) by a chain of buckets, one per frequency that occurs (Shah, Mitra, Matani 2010): an access moves an entry to
-//! the next bucket. Each bucket has two lists, of entries that may go and of pinned ones, so that a pinned entry keeps
-//! its frequency and its place in the chain.
+//! the next bucket. Each bucket has two lists, of entries that may go and of pinned ones. So a pinned entry keeps its
+//! frequency and its place in the chain.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
-//! LIFE of PACMan: what is asked for together, a level of a transaction here, a file's wave there, is of use only as a
-//! whole, and small ones are finished sooner. So levels that nobody asked for within a window go first, then the
-//! largest of which a key is missing already, then the largest: key by key, until the level is gone.
+//! LIFE of PACMan. What is asked for together is of use only as a whole, and small ones are finished sooner. Here
+//! that is a level of a transaction, there a file's wave. So levels without a request within a window go first, then
+//! the largest of which a key is missing already, then the largest. They go key by key, until the level is gone.
 //!
-//! `life-artifact` is what the DeToX artifact calls LIFE: a key scores 1 / (S + 1), where S keys of the last level that
-//! it was in were cached when that was over, and of ten drawn by chance and sixteen that were left before the lowest
-//! goes, as in the Redis that the artifact changes.
+//! `life-artifact` is what the DeToX artifact calls LIFE. A key scores 1 / (S + 1), where S keys of the last level
+//! that it was in were cached when that was over. The lowest goes of ten drawn by chance and sixteen that were left
+//! before, as in the Redis that the artifact changes.
 //!
-//! A key belongs to the level that asked for it last. Writes and what is fetched ahead belong to none; what comes in by
-//! them is a level of its own. Levels are followed in each partition by themselves.
+//! A key belongs to the level that asked for it last. Writes and what is fetched ahead belong to none; what comes in
+//! by them is a separate level. Levels are followed in each partition by themselves.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -133,7 +133,7 @@ struct Life {
     open: VecDeque<Open>,
     /// By the paper's rule, groups that are over and have a key that may go: longest unused first.
     by_age: BTreeSet<ByAge>,
-    /// The same groups: incomplete ones first, of those the largest, of those the longest unused.
+    /// These groups in order: incomplete ones first, of those the largest, of those the longest unused.
     by_size: BTreeSet<BySize>,
 }
 

@@ -1,6 +1,6 @@
-//! LIRS: entries are ranked by the distance between their last two references. Those with short ones (LIR) fill nearly
-//! all of the cache; the others (HIR) pass through a short queue, and become LIR when they are asked for again while
-//! they are still in the stack of recent references, cached or not.
+//! LIRS: entries are ranked by the distance between their last two references. Those with short ones (LIR) fill
+//! nearly all of the cache. The others (HIR) pass through a short queue. They become LIR when they are asked for
+//! again while they are still in the stack of recent references, cached or not.
 //!
 //! A repetition of the very last reference counts as one, as in the authors' program. Their stack is unbounded; ours
 //! forgets the HIR entries that were evicted first (`history`).

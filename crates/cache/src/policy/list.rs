@@ -1,6 +1,6 @@
 //! Doubly linked lists of slots, kept as indices in one vector: no allocation per entry, O(1) everywhere.
 //!
-//! Any number of lists share the nodes, and a slot is in at most one of them; so "which list" is the slot's state
+//! Any number of lists share the nodes, and a slot is in at most one of them. So "which list" is the slot's state
 //! (small or main, probation or protected, pinned), and no second record of it can disagree.
 
 use super::Slot;

@@ -1,9 +1,9 @@
 //! Replacement policies: which entry goes when the budget is used up, and which is let in.
 //!
-//! A policy knows accesses and nothing else: no values, no locks, no clock, no I/O; the same accesses give the same
-//! decisions, in the live cache, in the simulator and in a fuzzer. It is two parts: an [`Order`] per cache partition,
-//! called under that partition's lock, and a [`Learned`] per cache, shared by its orders, so that what is learned is
-//! not split by partitions. A policy is one file here and one line in [`POLICIES`].
+//! A policy knows accesses and nothing else: no values, no locks, no clock, no I/O. Equal accesses give equal
+//! decisions, in the live cache, in the simulator and in a fuzzer. It has two parts. An [`Order`] belongs to a cache
+//! partition and is called under that partition's lock. A [`Learned`] belongs to a cache and is shared by its orders,
+//! so that what is learned is not split by partitions. A policy is one file here and one line in [`POLICIES`].
 
 mod arc;
 pub mod bare;
@@ -172,7 +172,7 @@ pub struct Settings {
     pub values: Vec<f64>,
 }
 
-/// Where an entry is kept. The same number is given to another entry after [`Order::removed`].
+/// Where an entry is kept. Its number is given to another entry after [`Order::removed`].
 pub type Slot = u32;
 
 /// All that a policy may know of one access.
@@ -333,7 +333,7 @@ pub trait Order: Send + bare::Replay {
     /// One line on why `slot` stands where it stands, for `CACHE EXPLAIN`.
     fn explain(&self, slot: Slot) -> String;
 
-    /// The same for a key that is not in, by its hash: what is remembered of it, and what would let it in. `None`:
+    /// Likewise for a key that is not in, by its hash: what is remembered of it, and what would let it in. `None`:
     /// nothing is remembered.
     fn explain_absent(&self, hash: u64) -> Option<String> {
         let _ = hash;

@@ -5,7 +5,7 @@
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// Equal seeds give equal numbers.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }

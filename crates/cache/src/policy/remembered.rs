@@ -2,12 +2,12 @@
 //! number is remembered. Keys are known by 32 bits of their hash; one that is like another by chance begins with the
 //! other's figures.
 //!
-//! There are several of these for each entry, so they are kept small: nine bytes each, thirteen and a half where
-//! figures fade and their time has to be kept. A key's print says in which two of many small buckets it may stand; in
-//! each the newest is first. It goes to the emptier of the two, and an eighth of all places is free, so hardly a key is
-//! forgotten before there are as many as may be. With one bucket for each key one in seven is, by chance: such a key
-//! begins anew as one that is hardly asked for, leaves at once, and spoils the groups that it is in. Of too many keys
-//! the oldest of a bucket is forgotten. Figures are kept to three digits.
+//! There are several of these for each entry, so they are kept small. Each takes nine bytes, or thirteen and a half
+//! where figures fade and their time has to be kept. A key's print says in which two of many small buckets it may
+//! stand; in each the newest is first. It goes to the emptier of the two, and an eighth of all places is free. So
+//! hardly a key is forgotten before there are as many as may be. With one bucket for each key one in seven is, by
+//! chance. Such a key begins again as one that is hardly asked for, leaves at once, and spoils the groups that it is
+//! in. Of too many keys the oldest of a bucket is forgotten. Figures are kept to three digits.
 
 /// No more than this in one order.
 const REMEMBERED_MAX: usize = 1 << 22;
@@ -24,7 +24,7 @@ const MOVES: usize = 2;
 /// 2^64 over the golden ratio: an odd number that carries low bits far up.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The same of 2^32, for a print's second bucket.
+/// Likewise of 2^32, for a print's second bucket.
 const SPREAD_AGAIN: u32 = 0x9e37_79b9;
 
 /// How often a key was asked for, and what its instance scores add up to, as the aggregate has it.

@@ -1,5 +1,6 @@
-//! How often keys were asked for lately, in a few bits each: a count-min sketch of 4-bit counters that are halved from
-//! time to time, behind a Bloom filter that takes each key's first access (the doorkeeper). TinyLFU, section 3.
+//! How often keys were asked for lately, in a few bits each. It is a count-min sketch of 4-bit counters that are
+//! halved from time to time. Before it a Bloom filter takes each key's first access (the doorkeeper). TinyLFU,
+//! section 3.
 
 /// Rows of the sketch; a key has one counter in each.
 const ROWS: u64 = 4;

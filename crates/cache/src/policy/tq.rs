@@ -1,9 +1,9 @@
 //! TQ: two queues for a cache behind a database's own (Li, Aboulnaga, Salem, Sachedina, Gao, FAST 2005), rebuilt from
 //! what CLIC says of it. A *replacement write* tells that the database gives a page up, so it may soon ask for it.
 //!
-//! - Pages last requested by a replacement write are in the high queue, by the time at which the next read is expected:
-//!   now, and the page's mean distance from such a write to the read after it, or all pages' where it has none. The
-//!   latest expected goes first.
+//! - Pages last requested by a replacement write are in the high queue, by the time at which the next read is
+//!   expected. That is now plus the page's mean distance from such a write to the read after it. Where it has none,
+//!   it is all pages' mean. The latest expected goes first.
 //! - All others are in the low queue, by last request. A read moves a page there; a recovery write leaves a page that
 //!   is high where it is.
 //! - The low queue gives the victim while it has more than its share.

@@ -1,4 +1,4 @@
-//! 2Q: newcomers pass through a FIFO; only what is asked for again after it has left that queue, and while it is still
+//! 2Q: newcomers pass through a FIFO. What is asked for again after it has left that queue, while it is still
 //! remembered, comes into the main LRU. So correlated references count as one.
 
 use std::sync::Arc;

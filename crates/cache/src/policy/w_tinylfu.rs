@@ -1,5 +1,6 @@
-//! W-TinyLFU: a small LRU window for newcomers; what it pushes out must have been asked for more often lately than the
-//! entry that it would replace in the main part, a segmented LRU. Frequencies come from an ageing sketch.
+//! W-TinyLFU: a small LRU window for newcomers, and a segmented LRU as the main part. What the window pushes out must
+//! have been asked for more often lately than the entry that it would replace in the main part. Frequencies come from
+//! an ageing sketch.
 //!
 //! The window has a fixed share; the paper's successor adapts it by hill climbing, which is not done here.
 

@@ -1,9 +1,10 @@
 //! Transaction types as annotated SQL: each statement is a vertex, and a value that an earlier statement gave makes an
 //! edge.
 //!
-//! Annotations are comments that begin with `@`: `@transaction Name(:parameter, ..)` begins a type, `@name` names the
-//! next statement's vertex, `@after` adds an edge that the SQL does not show, `@let :x = ..` is what the application
-//! computes between statements. What a statement selects is known by its column's name, or by the one after AS.
+//! Annotations are comments that begin with `@`: `@transaction Name(:parameter, ..)` begins a type, and `@name` names
+//! the next statement's vertex. `@after` adds an edge that the SQL does not show. `@let :x = ..` is what the
+//! application computes between statements. What a statement selects is known by its column's name, or by the one
+//! after AS.
 
 mod statement;
 

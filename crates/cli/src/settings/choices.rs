@@ -67,13 +67,13 @@ impl Durability {
 /// What becomes of writes while the database is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnOutage {
-    /// They are kept in the journal and carried over later.
+    /// They are kept in the journal and applied later.
     Buffer,
     /// They are refused.
     Refuse,
 }
 
-/// In which order what was kept is carried over.
+/// In which order what was kept is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// In order where tables or rows are joined, else at the same time.

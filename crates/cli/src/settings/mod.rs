@@ -1,6 +1,6 @@
-//! The settings, each declared once, in [`SETTINGS`]: from its record come the flag (`--name`), the name in the
-//! environment (`FOREBAY_NAME`), the key in the configuration file, the help text, what `forebay config` says and
-//! `docs/configuration.md`. Defaults stand in [`Settings::default`] alone.
+//! The settings, each declared once, in [`SETTINGS`]. A record gives the flag (`--name`), the name in the environment
+//! (`FOREBAY_NAME`), the key in the configuration file, and the help text. `forebay config` and
+//! `docs/configuration.md` are made from the records, too. Defaults stand in [`Settings::default`] alone.
 //!
 //! A setting goes two steps: [`Typed`] is what was typed, and where; [`Settings`] is what it means, all of it checked.
 
@@ -95,11 +95,11 @@ pub struct Settings {
     pub outage_bytes_max: u64,
     /// When a database counts as down.
     pub breaker: BreakerSettings,
-    /// In which order what was kept is carried over.
+    /// In which order what was kept is applied.
     pub drain: Drain,
     /// Batches on their way to the database at a time.
     pub drain_workers: usize,
-    /// Transactions that are carried over per second at most; 0: no limit.
+    /// Transactions that are applied per second at most; 0: no limit.
     pub drain_per_second_max: u64,
     /// What becomes of those that read what others have changed since.
     pub on_conflict: OnConflict,
@@ -107,13 +107,13 @@ pub struct Settings {
     pub on_write: OnWrite,
     /// How long what is cached is served while the database is down, in ms.
     pub stale_on_outage_ms_max: u64,
-    /// Every write is kept at first, and carried over when it is this old, in ms; 0: only while the database is down.
+    /// Every write is kept at first, and applied when it is this old, in ms; 0: only while the database is down.
     pub write_back_ms: u64,
     /// Whether to start although the database can't be reached.
     pub start_in_failed: bool,
     /// Bytes for cache and store together.
     pub memory: u64,
-    /// Who decides what stays.
+    /// What decides which entries stay.
     pub policy: Choice,
     /// Parts of the cache, each with a lock and an order of its own.
     pub partitions: usize,
@@ -362,7 +362,8 @@ impl Settings {
             };
         }
         if self.store_timeout_ms >= self.txn.lock_wait_ms_min {
-            // Else who waits for a lock would give up before the one that has it knows that the database is down.
+            // Otherwise a request that waits for a lock would give up before the one that has it knows that the
+            // database is down.
             let least = self.txn.lock_wait_ms_min;
             return wrong("store-timeout-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
         }

@@ -72,7 +72,7 @@ pub static SETTINGS: &[Setting] = &[
         "Start although the database can't be reached; with kept writes this is done by itself"),
     setting!(Cache, "memory", Bytes, memory,
         "Memory for the cache and, a 32nd of it, the store's pages; other limits follow it"),
-    setting!(Cache, "policy", PolicyName, policy, "Who decides what stays in memory"),
+    setting!(Cache, "policy", PolicyName, policy, "What decides which entries stay in memory"),
     setting!(Cache, "on-write", OnWriteWord, on_write,
         "What becomes of the cached copy of what is written: the new one takes its place, or it leaves the cache"),
     setting!(Cache, "partitions", Count, partitions,

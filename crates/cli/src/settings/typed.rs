@@ -12,7 +12,7 @@ use super::{GROUPS, Group, SETTINGS, Setting, SettingsError};
 /// The flag that names the configuration file.
 const CONFIG: &str = "config";
 
-/// The same in the environment.
+/// Its name in the environment.
 const CONFIG_ENVIRONMENT: &str = "FOREBAY_CONFIG";
 
 /// Where a value was typed.

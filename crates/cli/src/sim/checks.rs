@@ -1,4 +1,4 @@
-//! What would have no effect, or no meaning: refused, so that nobody takes it for an answer.
+//! What would have no effect, or no meaning: refused, so that it is not taken for an answer.
 
 use std::path::{Path, PathBuf};
 

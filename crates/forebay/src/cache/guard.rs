@@ -1,6 +1,6 @@
 //! A partition's mutex. To drop a large document takes as long as it has elements, so none is dropped while the mutex
-//! is held: what a partition gives up is kept until then ([`GivenUp`]), and so is all that a clearing gives up. A very
-//! large document, or very many, are dropped by whatever the cache was told of
+//! is held. What a partition gives up is kept until then ([`GivenUp`]), and so is all that a clearing gives up. A
+//! very large document, or very many, are dropped by whatever the cache was told of
 //! ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
 
 use std::ops::{Deref, DerefMut};
@@ -39,7 +39,7 @@ impl GivenUp {
         }
     }
 
-    /// The same of an entry that goes; what is small is kept of many that go at once.
+    /// Likewise of an entry that goes; what is small is kept of many that go at once.
     pub(super) fn gone(&mut self, record: Record, charged: usize) {
         self.keep(&record, charged);
         if self.all && charged <= LATER_BYTES_MIN {

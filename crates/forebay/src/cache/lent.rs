@@ -1,6 +1,6 @@
-//! Memory that the cache gives up for a time to what is on its way: commits that are placed, replies that wait for
-//! their clients, requests that are not complete. They come and go, and are bounded by limits of their own; that
-//! entries make way for them keeps the whole within the memory that was given.
+//! Memory that the cache gives up for a time to what is on its way. These are commits that are placed, replies that
+//! wait for their clients, and requests that are not complete. They come and go, and have separate limits. Since
+//! entries make way for them, the whole stays within the memory that was given.
 
 use super::{AccessKind, Cache, Context, forced};
 use crate::sync::Ordering;

@@ -1,5 +1,5 @@
-//! Documents of which only the charge is known: what a replay of a recorded trace puts in, so that the cache charges
-//! for it just what it charged for the one that was recorded.
+//! Documents of which only the charge is known. The replay of a recorded trace puts them in, so that the cache
+//! charges for one just what it charged for the recorded one.
 
 use std::sync::Arc;
 

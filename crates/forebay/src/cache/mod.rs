@@ -1,14 +1,14 @@
 //! What is kept in memory: the last committed value of some keys, or the knowledge that a key is absent.
 //!
-//! **The invariant.** What the cache says of a key is what the store says of it, or the key is *held*, or locked, by a
-//! commit on its way and the cache still says what was published last (DeToX, section 7.1, with locks handed on
-//! early). Three mechanisms keep it:
+//! **The invariant.** What the cache says of a key is what the store says of it. Or the key is *held*, or locked, by
+//! a commit on its way, and the cache still says what was published last. (DeToX, section 7.1, with locks handed on
+//! early.) Three mechanisms keep it:
 //!
 //! * *Fences* (`fence.rs`): a value read from the store enters only through a [`Fill`] that was begun before the read.
 //!   A hold, an invalidation or a removal ends every fill begun before it, and while a key is held no fill begins. So
 //!   no late fill installs an old value. A fill is also the key's *single flight*: who finds one open follows it.
-//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole: all its keys, if it has more
-//!   than one, are marked, then installed, then unmarked.
+//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole. If it has more than one key,
+//!   all are marked, then installed, then unmarked.
 //! * *The second look* ([`Cache::look`], [`Cache::unchanged`]): a reader without locks takes each key's value and
 //!   sequence word and then looks at all the words again. Version and mark are one word, so one comparison tells.
 //!   The proof is in `docs/guarantees.md`.
@@ -185,7 +185,7 @@ impl Cache {
         }
     }
 
-    /// Begins to fill `key`, or joins who has begun. To be called *before* the store is read.
+    /// Begins to fill `key`, or joins the fill that has begun. To be called *before* the store is read.
     pub fn begin_fill(&self, key: &Key) -> Begin {
         let id = self.inner.next_fill.fetch_add(1, Ordering::Relaxed);
         self.inner.partition(key.borrow()).begin_fill(key, id, self)
@@ -274,7 +274,7 @@ impl Cache {
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
-    /// The same for a key that was written, and nobody knows or wants what came of it.
+    /// Likewise for a key that was written, where what came of it is not known or not wanted.
     fn remove_written(&self, key: &Key, context: &Context) {
         let mut partition = self.inner.partition(key.borrow());
         partition.tell_gone(key.borrow(), Some(context));
@@ -305,11 +305,11 @@ impl Cache {
         }
     }
 
-    /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
+    /// Drops all entries, ends all fills and has the policy begin again: no ghost, frequency or statistic of what went
     /// before decides about what comes. The counted figures go on.
     pub fn reset(&self) {
         // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those
-        // of a new cache. Nobody who holds one waits for another.
+        // of a new cache. No holder of one waits for another.
         let mut partitions: Vec<_> = self.inner.all().collect();
         // An order that loses its entries teaches what became of them: all of that is forgotten, so it comes first.
         let freed: usize = partitions.iter_mut().map(|partition| partition.clear(&|_| true)).sum();

@@ -12,7 +12,7 @@ pub struct CacheOptions {
     pub budget_bytes: usize,
     /// Number of partitions. One makes decisions that follow from the order of accesses alone.
     pub partitions: usize,
-    /// Who decides what stays.
+    /// What decides which entries stay.
     pub policy: &'static Policy,
     /// The policy's parameters; empty for its defaults.
     pub policy_values: Vec<f64>,

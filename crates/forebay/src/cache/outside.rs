@@ -1,4 +1,4 @@
-//! What becomes of a cached document of which somebody else knows something: that it has changed, or what it is now.
+//! What becomes of a cached document of which another source knows something: that it has changed, or what it is now.
 
 use super::Cache;
 use crate::key::Key;

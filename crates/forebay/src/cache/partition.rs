@@ -48,7 +48,7 @@ pub(super) struct Partition {
     /// What is charged for the policy's metadata beyond its entries.
     policy_bytes: usize,
     stats: CacheStats,
-    /// Who is told of accesses; nobody, as a rule.
+    /// What is told of accesses; nothing, as a rule.
     pub(super) watchers: Vec<Arc<dyn Watcher>>,
     /// What is dropped when the mutex is not held any more.
     pub(super) given_up: GivenUp,
@@ -475,7 +475,7 @@ impl Partition {
         self.stats = CacheStats::default();
     }
 
-    /// Bytes charged to this partition, counted anew; panics if the structure contradicts itself.
+    /// Bytes charged to this partition, counted again; panics if the structure contradicts itself.
     pub(super) fn validate(&self) -> usize {
         self.order.validate();
         self.entries.validate();

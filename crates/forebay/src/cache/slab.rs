@@ -1,7 +1,7 @@
 //! Entries by slot number, in chunks, so that growing moves nothing and wastes at most one chunk.
 //!
 //! A newcomer takes a slot in the lowest chunk that has room. So when many small entries give way to few large ones,
-//! those gather in the lowest chunks, the others become empty, and an empty chunk's memory is given back. Nothing is
+//! those gather in the lowest chunks. The others become empty, and an empty chunk's memory is given back. Nothing is
 //! moved, because slots are what the rest of the cache knows entries by.
 
 use super::slot::prefetch;

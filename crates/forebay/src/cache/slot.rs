@@ -1,9 +1,9 @@
 //! Fetching an entry's memory before it is needed.
 //!
-//! A look-up follows three references, index, entry, record, and in a large cache each is a wait for memory; of a
-//! cached read that is more than half of all its time. One look-up can't be made faster, but those of a pipelined batch
-//! do not depend on each other. So the memory of all is asked for first, one reference further in each pass, and the
-//! waits overlap (as in memcached's and Valkey's batched look-ups). It changes nothing but time.
+//! A look-up follows three references: index, entry, record. In a large cache each is a wait for memory, which is
+//! more than half of a cached read's time. One look-up can't be made faster, but those of a pipelined batch do not
+//! depend on each other. So the memory of all is asked for first, one reference further in each pass. Then the waits
+//! overlap, as in memcached's and Valkey's batched look-ups. It changes nothing but time.
 #![allow(unsafe_code)]
 
 use crate::read::record::{Apart, Record};

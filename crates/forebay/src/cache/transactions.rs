@@ -1,7 +1,7 @@
 //! What a cache tells of transactions: to its policy, if that follows them, and to who watches.
 //!
-//! A policy for single objects is told nothing, and where nobody watches either, no transaction gets a number for its
-//! sake: all that it costs is one relaxed load.
+//! A policy for single objects is told nothing. Where nothing watches either, no transaction gets a number for its
+//! sake, and all that it costs is one relaxed load.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -21,7 +21,7 @@ const PARTITIONS_TOLD_MAX: usize = 64;
 /// 2^64 over the golden ratio: spreads numbers over partitions.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Who follows transactions.
+/// What follows transactions.
 #[derive(Default)]
 pub(super) struct Following {
     /// Watchers, and one more for a policy that follows transactions.

@@ -1,5 +1,5 @@
-//! Who is told of all that clients ask of a cache, in the order in which its policy hears of it: what records traces,
-//! and what counts transactional hits.
+//! What is told of all that clients ask of a cache, in the order in which its policy hears of it. It records traces
+//! and counts transactional hits.
 
 use super::{AccessKind, Context};
 use crate::hint::HintSet;

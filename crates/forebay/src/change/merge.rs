@@ -1,9 +1,9 @@
 //! Merging adjacent changes to one document.
 //!
-//! What "never alters the result" means: let `previous` and `next` become `merged`. Then for every document whose size
-//! is within [`DOCUMENT_BYTES_MAX`] (absent ones included), [`apply_all`](super::apply_all) of `[previous, next]` and
-//! [`apply`] of `merged` either both succeed and leave equal documents, expiry included, or both fail. Which error it
-//! is may differ only where one of the two sides says [`TooLarge`](super::ApplyError::TooLarge).
+//! What "never alters the result" means: let `previous` and `next` become `merged`. Take any document whose size is
+//! within [`DOCUMENT_BYTES_MAX`], absent ones included. Then [`apply_all`](super::apply_all) of `[previous, next]`
+//! and [`apply`] of `merged` either both fail, or both succeed and leave equal documents, expiry included. Which
+//! error it is may differ only where one of the two sides says [`TooLarge`](super::ApplyError::TooLarge).
 //!
 //! Since a failing change refuses the whole commit, a change that can fail must not be swallowed by one that can't:
 //! "set field, then delete" is refused for a list, "delete" alone is not. What stays apart for such reasons:

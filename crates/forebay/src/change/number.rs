@@ -1,8 +1,8 @@
 //! Numbers as Redis reads, adds and prints them.
 //!
 //! Floats are its `long double`: on x86-64 the x87 extended format, 64 bits of mantissa and 15 of exponent. That
-//! arithmetic is done here in integers of any size, rounded once to the nearest (ties to even), so that a sum has the
-//! same digits as Redis', on every machine.
+//! arithmetic is done here in integers of any size, rounded once to the nearest (ties to even). So a sum has Redis'
+//! digits on every machine.
 
 use std::cmp::Ordering;
 

@@ -1,5 +1,5 @@
-//! What a document looked like when it was read, in eight bytes: what was computed from it is right only if the store
-//! comes to hold the same. The journal keeps it, so the hash is one whose values do not change between releases.
+//! What a document looked like when it was read, in eight bytes. What was computed from it is right only if the store
+//! comes to hold that document. The journal keeps it, so the hash is one whose values do not change between releases.
 
 use std::hash::Hasher;
 

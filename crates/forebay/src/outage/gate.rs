@@ -1,18 +1,18 @@
 //! The gate: the only code that knows whether the store is up. It is a [`Store`] that wraps one, so nothing above it
 //! changes when the store fails.
 //!
-//! A commit goes straight to the store while that is up and nothing waits in its lanes. Else it is *buffered*: it gets
-//! the next number, enters the journal, and is answered [`CommitOutcome::Buffered`] once it is safe there. All of that
-//! happens under its transaction's locks, so numbers rise along every dependency. A commit that the store does not
-//! answer is buffered under its own id: when it is carried over, the store's table of ids decides whether it had
+//! A commit goes straight to the store while that is up and nothing waits in its lanes. Else it is *buffered*: it
+//! gets the next number, enters the journal, and is answered [`CommitOutcome::Buffered`] once it is safe there. All
+//! of that happens under its transaction's locks, so numbers rise along every dependency. A commit that the store
+//! does not answer is buffered under its own id. When it is applied, the store's table of ids decides whether it had
 //! landed. So there are no ambiguous writes (the paper's first hole), and an id is never given a second time.
 //!
 //! A read finds what is buffered first (`pending.rs`), then asks the store; while that is away it is refused at once.
 //!
 //! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no
-//! write of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given
-//! up. Nothing is acknowledged, and nothing carried over, once another owner is known to have the store
-//! ([`Store::fenced`]): what was buffered stays in the journal, for an operator to decide.
+//! write of that lane. No call waits for a store that is known to be away: calls that do when it is found out are
+//! given up. Nothing is acknowledged or applied once another owner is known to have the store ([`Store::fenced`]).
+//! What was buffered stays in the journal, for an operator to decide.
 
 mod commits;
 mod journaled;
@@ -108,7 +108,7 @@ pub(super) struct Inner {
 }
 
 impl Gate {
-    /// Puts a gate before a store. What the journal holds is carried over from now on.
+    /// Puts a gate before a store. What the journal holds is applied from now on.
     pub fn open<T: Tier>(options: GateOptions<T>) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
         let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
@@ -183,7 +183,7 @@ impl Gate {
         self.inner.state().buffer.validate();
     }
 
-    /// Has what is buffered on purpose carried over before its time, if the store is there; waits for that as long as
+    /// Has what is buffered on purpose applied before its time, if the store is there; waits for that as long as
     /// this. The rest stays in the journal, for the next start.
     pub async fn carry_over(&self, at_most: Duration) {
         let inner = &self.inner;

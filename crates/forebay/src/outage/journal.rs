@@ -6,32 +6,31 @@
 //! * `index`: which of them still mean something.
 //! * `scan`: reading it. `log`: the file itself; `work`: what is asked of it, `rewrite`: a new one in its place,
 //!   `place`: whether it is still there. `tier`: its face to the gate.
-//! * `remembered`: by what the store is recognised; `length`: how long the file is. Each in a file of its own.
+//! * `remembered`: by what the store is recognised; `length`: how long the file is. Each is a separate file.
 //! * `space`: room on the disk.
 //!
 //! **Groups.** [`Journal::append`] takes a record's place in the order at once. One task at a time takes what waits,
 //! writes it with one write and, as durability says, one sync, and answers.
 //!
-//! **A failed write or sync ends it.** What such a file holds afterwards nobody can know, so it is closed and never
+//! **A failed write or sync ends it.** What such a file holds afterwards can't be known, so it is closed and never
 //! written again, and what comes later is refused. The next start reads what is really there. But a disk that is full
-//! is no failure: room is taken ahead, and what finds none is refused, or cut off again where it was written in part.
+//! is no failure. Room is taken ahead, and what finds none is refused, or cut off again where it was written in part.
 //!
 //! **What a loss of power costs.** With `always` nothing acknowledged. With `interval` and `never` what was
 //! acknowledged after the last sync may be gone, and the file can't know how much that was. So it knows a bound: no
-//! number is
-//! acknowledged above one that a *mark* has reserved, and a mark is synced before it counts. A start that finds another
-//! boot of the machine, and no mark of an orderly end, reports all numbers between the last one there and the bound as
-//! perhaps lost, and a new epoch begins; tickets of the old one can then be judged one by one. While nothing is
-//! appended, a mark notes that nothing can be lost. A process that is killed loses nothing: what it has written, the
-//! system has.
-//! What can't be known: whether the last group of records under `always` was acknowledged, if the disk lied about its
-//! sync, or if it was damaged before another one followed; then it looks like a tail that was never written.
+//! number is acknowledged above one that a *mark* has reserved, and a mark is synced before it counts. A start may
+//! find another boot of the machine, and no mark of an orderly end. Then it reports all numbers between the last one
+//! there and the bound as perhaps lost, and a new epoch begins. Tickets of the old one can be judged one by one.
+//! While nothing is appended, a mark notes that nothing can be lost. A process that is killed loses nothing: what it
+//! has written, the system has. One thing can't be known: whether the last group of records under `always` was
+//! acknowledged. The disk may lie about its sync, or the group may be damaged before another one follows. Then it
+//! looks like a tail that was never written.
 //!
-//! **Somebody removes or moves it.** Before each group, and every second, it is asked whether the file still has its
-//! name. If not, it is closed: what is written to it no start would find.
+//! **It is removed or moved.** Before each group, and every second, it is asked whether the file still has its name.
+//! If not, it is closed: what is written to it no start would find.
 //!
-//! **Rewriting.** When records that mean nothing any more are more than three quarters of the file, what is pending is
-//! written to a new one, synced, and renamed over the old.
+//! **Rewriting.** When records that mean nothing any more are more than three quarters of the file, what is pending
+//! is written to a new one. That is synced, and renamed over the old.
 
 mod codec;
 mod error;
@@ -151,7 +150,7 @@ enum Source {
 }
 
 impl Found {
-    /// The same with all that is pending in memory: nothing of it can fail to be read later.
+    /// Likewise with all that is pending in memory: nothing of it can fail to be read later.
     pub fn read(self) -> Result<Found, OpenError> {
         let pending = self.pending.collect::<Result<Vec<_>, _>>()?;
         Ok(Found { pending: PendingRecords(Source::Read(pending.into_iter())), ..self })

@@ -1,12 +1,13 @@
 //! Lanes: what has to go to the store in order, and what need not.
 //!
-//! Documents of a relational store are not independent: one transaction frees a unique name and the next one takes it;
-//! a child is inserted behind its parent. So tables that constraints join form one lane ([`Lane::Together`]), applied
-//! strictly in order. Where nothing but the key binds documents, they are spread over [`HASH_LANES`] lanes by their
-//! keys. A transaction over several lanes joins them for as long as it is on its way, also where it has only read: what
-//! it has read must still be so when it is applied, and later transactions of our own must not change it before.
+//! Documents of a relational store are not independent. One transaction frees a unique name and the next one takes
+//! it; a child is inserted after its parent. So tables that constraints join form one lane ([`Lane::Together`]),
+//! applied strictly in order. Where nothing but the key binds documents, they are spread over [`HASH_LANES`] lanes by
+//! their keys. A transaction over several lanes joins them for as long as it is on its way, also where it has only
+//! read. What it has read must still be so when it is applied, so later transactions of our own must not change it
+//! before.
 //!
-//! Lanes follow from the store's tables alone and are not journaled: they are found anew when the journal is read.
+//! Lanes follow from the store's tables alone and are not journaled: they are found again when the journal is read.
 
 use smallvec::SmallVec;
 

@@ -4,8 +4,8 @@
 //! * [`mode`]: whether the store is up: normal, failed, recovery.
 //! * [`pending`]: what is kept, and in which order it goes to the store; [`lanes`]: what needs an order at all.
 //! * `pace`, `write_back`: how writes are held up so that the drain keeps up with them.
-//! * `recovery`: probes the store and carries over what is pending; `unnoted`: what of that the journal can't say yet;
-//!   `tickets`: what became of it; `news`: who waits for that.
+//! * `recovery` probes the store and applies what is pending. `unnoted` is what of that the journal can't say yet,
+//!   `tickets` what became of it, `news` what waits for that.
 //! * [`record`]: plain data: a buffered transaction, and what the journal says of it later; [`fingerprint`]: by what it
 //!   knows again what it has read.
 //! * [`journal`]: records on disk; what was acknowledged outlives the process. [`disk`]: the folder that it lies in.

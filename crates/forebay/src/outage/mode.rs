@@ -1,9 +1,9 @@
 //! Whether the store is up: a breaker over what calls to it say, and the mode that follows. Both are pure functions of
 //! what they are told and of the time that they are given.
 //!
-//! The mode is a hint to people and to waiting calls. The truth is what is pending: a lane with pending work takes no
-//! direct write in any mode (as a document of the paper is dirty for as long as its queue is not
-//! empty, whatever the mode).
+//! The mode is a hint to people and to waiting calls. The truth is what is pending. A lane with pending work takes no
+//! direct write in any mode. (So a document of the paper is dirty for as long as its queue is not empty, whatever the
+//! mode.)
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ pub enum Mode {
     Normal,
     /// The store is down: they are buffered.
     Failed,
-    /// The store is up, and buffered writes are carried over.
+    /// The store is up, and buffered writes are applied.
     Recovery,
 }
 

@@ -9,7 +9,8 @@ use super::gate::{Gate, Inner};
 use super::mode::Mode;
 use super::tickets::TicketState;
 
-/// The modes of a gate, one after the other; who did not look in time sees the last one. Does not keep the gate.
+/// The modes of a gate, one after the other; a listener that did not look in time sees the last one. Does not keep the
+/// gate.
 pub struct ModeChanges {
     inner: Weak<Inner>,
     seen: Mode,

@@ -1,7 +1,7 @@
-//! A recovery has to come to an end. To buffer a write is cheaper than to carry one over, so clients that go on at full
-//! speed, each write behind what waits in its lane, could keep the drain busy for ever. So while more than half as
-//! many come as go, a write that has to queue is held up before it is taken: twice as long after each look, and half as
-//! long once fewer come.
+//! A recovery has to come to an end. To buffer a write is cheaper than to apply one. So clients that go on at full
+//! speed, each write behind what waits in its lane, could keep the drain busy for ever. While more than half as many
+//! come as go, a write that has to queue is held up before it is taken. The delay doubles after each look, and halves
+//! once fewer come.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ const HOLD_MAX: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     hold: Duration,
-    /// When it was looked last, and what waited and was carried over by then.
+    /// When it was looked last, and what waited and was applied by then.
     looked: Option<(Duration, usize, u64)>,
 }
 
 impl Pace {
-    /// For how long a write that queues at `now` is held up. `waiting` transactions wait; `applied` were carried over
+    /// For how long a write that queues at `now` is held up. `waiting` transactions wait; `applied` were applied
     /// since the start.
     pub(super) fn hold(&mut self, now: Duration, waiting: usize, applied: u64) -> Duration {
         let Some((then, waited, before)) = self.looked else {

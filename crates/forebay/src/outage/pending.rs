@@ -1,18 +1,20 @@
-//! Buffered transactions and the order in which they go to the store. No I/O: the gate journals what this says, the
-//! drain carries over what this hands out.
+//! Buffered transactions and the order in which they go to the store. It has no I/O. The gate journals what this
+//! says, and the drain applies what this hands out.
 //!
-//! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every dependency.
-//! Each document that one of them writes has a row here: the queue of their numbers, and the document as it is with all
-//! of them applied. That value is what is read while anything is pending, so a read need not ask which of the ids the
-//! store has applied. Only where it is not known, since the document was written unseen, or others may have changed it,
-//! the store is asked, once, for the document and the ids at one moment ([`Buffer::learn_behind`]). (The paper merges
-//! the deltas of a document with what the store holds; where an ambiguous write landed, that shows a change twice.)
-//! What was read of such a document, and by whom, is the matter of `seen`.
+//! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every
+//! dependency. Each document that one of them writes has a row here. The row is the queue of their numbers, and the
+//! document as it is with all of them applied. That value is what is read while anything is pending, so a read need
+//! not ask which of the ids the store has applied. Only in two cases is the store asked, once, for the document and
+//! the ids at one moment ([`Buffer::learn_behind`]). The document is not known, since it was written unseen, or
+//! others may have changed it. (The paper merges the deltas of a document with what the store holds; where an
+//! ambiguous write landed, that shows a change twice.) What was read of such a document, and by whom, is the matter
+//! of `seen`.
 //!
-//! **Invariants.** What is not in the journal is neither shown nor carried over. A row exists exactly as long as its
-//! queue is not empty. Within a lane, transactions are handed out in the order of their numbers, and nothing of a lane
-//! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits, or
-//! names one by a foreign key, or has read it. The bytes charged are the sum over entries and rows, at any time.
+//! **Invariants.** What is not in the journal is neither shown nor applied. A row exists exactly as long as its queue
+//! is not empty. Within a lane, transactions are handed out in the order of their numbers. Nothing of a lane is
+//! handed out while something of it is on its way. Behind one that is quarantined, whatever writes one of its
+//! documents waits, or names one by a foreign key, or has read it. The bytes charged are the sum over entries and
+//! rows, at any time.
 
 mod alone;
 mod aside;
@@ -91,7 +93,7 @@ pub struct Buffer {
     quarantined: usize,
     /// Transactions behind quarantined ones.
     behind: usize,
-    /// Of these and those, who delete rows of which is not known what they name.
+    /// Of these and those, the ones that delete rows of which is not known what they name.
     unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
@@ -258,7 +260,7 @@ impl Buffer {
         self.entries.insert(number, entry);
     }
 
-    /// Transaction `number` is in the journal: from now on it is shown, as `after` says, and carried over when its
+    /// Transaction `number` is in the journal: from now on it is shown, as `after` says, and applied when its
     /// turn comes. Answers the one that it has replaced.
     pub fn written(&mut self, number: u64, after: &[Write]) -> Option<u64> {
         let entry = self.entries.get(&number)?;

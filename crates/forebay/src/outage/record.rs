@@ -102,7 +102,7 @@ pub enum Record {
     },
 }
 
-/// A transaction that an operator gave up: remembered for those who ask.
+/// A transaction that an operator gave up: remembered for clients that ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Which.

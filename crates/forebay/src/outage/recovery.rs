@@ -1,4 +1,4 @@
-//! The drain: probes a store that is away, and carries over what was buffered when it is back.
+//! The drain: probes a store that is away, and applies what was buffered when it is back.
 //!
 //! One task decides, by the gate's state alone; batches travel in tasks of their own, as many as there are workers. A
 //! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied
@@ -113,7 +113,7 @@ fn slice(per_second_max: u64) -> usize {
     }
 }
 
-/// What an operator wants carried over while nothing is: one at a time, each by itself.
+/// What an operator wants applied while nothing is: one at a time, each by itself.
 fn next_ordered(state: &mut State, busy: bool, now: Duration) -> Step {
     match if busy { None } else { state.buffer.next_alone() } {
         Some(Work::Carry(batch)) => {
@@ -177,7 +177,7 @@ impl Inner {
         Step::Wait(wait, state.next_change())
     }
 
-    /// What can go now; who was overtaken is dealt with at once.
+    /// What can go now; what was overtaken is dealt with at once.
     fn next_work(self: &Arc<Inner>, state: &mut State, batch_max: usize) -> Option<Work> {
         loop {
             match state.buffer.next_work(batch_max) {
@@ -190,13 +190,13 @@ impl Inner {
         }
     }
 
-    /// Transactions carried over per second at most; 0: no limit. With write-back those whom the limit is to leave room
-    /// are the ones who wait for the drain.
+    /// Transactions applied per second at most; 0: no limit. With write-back those whom the limit is to leave room
+    /// are the ones that wait for the drain.
     fn per_second_max(&self, state: &State) -> u64 {
         if state.write_back.is_some() { 0 } else { self.settings.per_second_max }
     }
 
-    /// How long nothing is to be carried over.
+    /// How long nothing is to be applied.
     fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
         let paced = state.paced_until.saturating_sub(now);
         let due = match (&state.write_back, state.buffer.oldest_waiting_ms()) {
@@ -344,8 +344,8 @@ impl Inner {
         self.store.references(key, &fields)
     }
 
-    /// Quarantines transaction `number`. Who asks what became of it is told when the journal has that: a restart must
-    /// not take a verdict back.
+    /// Quarantines transaction `number`. A client that asks what became of it is told when the journal has that: a
+    /// restart must not take a verdict back.
     fn set_aside(self: &Arc<Inner>, state: &mut State, number: u64, why: String) {
         tracing::error!(number, why, "a buffered transaction is refused; CACHE QUARANTINE shows it");
         state.counts.quarantined += 1;

@@ -1,5 +1,5 @@
-//! What the gate knows, behind one lock that is never held over a wait: what is buffered, whether the store is up, who
-//! waits for news.
+//! What the gate knows, behind one lock that is never held over a wait. It is what is buffered, whether the store is
+//! up, and what waits for news.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -62,11 +62,11 @@ pub(super) struct State {
     pub(super) counts: Counts,
     /// An operator wants the store to count as away until then.
     pub(super) failed_until: Option<Duration>,
-    /// Why nothing is carried over until an operator says so.
+    /// Why nothing is applied until an operator says so.
     pub(super) suspended: Option<String>,
     /// How often it was found that an operator has to decide: what was decided before was about another store.
     pub(super) suspensions: u64,
-    /// An operator has said that all is carried over, and the tier is being told.
+    /// An operator has said that all is applied, and the tier is being told.
     pub(super) resuming: bool,
     /// What the journal was told of the store last, or was to be.
     pub(super) remembered: Option<Remembered>,
@@ -82,7 +82,7 @@ pub(super) struct State {
     pub(super) unnoted: Unnoted,
     /// The tier has less room than the buffer, and that was said.
     pub(super) short: bool,
-    /// Reads that wait for what is buffered to be carried over, so that its age does not matter.
+    /// Reads that wait for what is buffered to be applied, so that its age does not matter.
     pub(super) hurries: usize,
     /// Batches on their way to the store.
     pub(super) carried: usize,
@@ -94,15 +94,15 @@ pub(super) struct State {
     pub(super) incarnation: u64,
     /// The store was not there at the start: it will come in an incarnation of its own.
     pub(super) opens_late: bool,
-    /// Nothing is carried over before then, so that others get their share of the store.
+    /// Nothing is applied before then, so that others get their share of the store.
     pub(super) paced_until: Duration,
     /// How long writes are held up in this recovery.
     pub(super) pace: Pace,
     /// All is buffered at first, on purpose.
     pub(super) write_back: Option<WriteBack>,
-    /// What is buffered on purpose is carried over now, until nothing waits: somebody does.
+    /// What is buffered on purpose is applied now, until nothing waits: somebody does.
     pub(super) hurried: bool,
-    /// What is left when all is carried over may have been changed by others in the outage.
+    /// What is left when all is applied may have been changed by others in the outage.
     pub(super) suspects_rest: bool,
     /// All that is cached was given up for being older than allowed.
     pub(super) stale_dropped: bool,
@@ -112,7 +112,7 @@ pub(super) struct State {
     /// The outages after which what is cached was said to be doubtful.
     doubted: u64,
     waiting: Vec<oneshot::Sender<()>>,
-    /// Those who wait for another mode.
+    /// Calls that wait for another mode.
     modes: Vec<oneshot::Sender<()>>,
     /// Calls that are to be given up when the store is found to be away.
     calls: Vec<oneshot::Sender<()>>,
@@ -224,7 +224,8 @@ impl State {
         receiver
     }
 
-    /// Sets the mode by what is known, and wakes who waits for a change. Answers the mode before, if it is another.
+    /// Sets the mode by what is known, and wakes calls that wait for a change. Answers the mode before, if it is
+    /// another.
     pub(super) fn settle(&mut self, now: Duration, now_ms: u64) -> Option<Mode> {
         let Amount { waiting, .. } = self.buffer.amount();
         let mode = Mode::of(self.failing(now), waiting > 0 && self.write_back.is_none());
@@ -289,7 +290,7 @@ impl State {
         self.invalidate(documents.into_iter().map(|(key, ..)| key));
     }
 
-    /// What became of all that was to be carried over when the last outage began or was buffered since, whenever that
+    /// What became of all that was to be applied when the last outage began or was buffered since, whenever that
     /// was and whichever process did it: of what was not, nothing waits for the store any more. It took `lasted_ms`.
     pub(super) fn recovered(&self, lasted_ms: u128) -> String {
         let (now, then) = (&self.counts, &self.before);

@@ -33,7 +33,7 @@ pub enum TicketState {
     Unknown,
 }
 
-/// Why a transaction is set aside that has read `keys`. Who has changed them is not known: another program, or a later
+/// Why a transaction is set aside that has read `keys`. What has changed them is not known: another program, or a later
 /// write of the client's own, which a quarantined reader does not hold up. By its beginning and its end the reason is
 /// known again, after a restart too: the journal keeps it as it is told to people.
 pub(super) fn conflict(keys: &[Key]) -> String {
@@ -61,7 +61,7 @@ enum End {
 #[derive(Default)]
 pub(super) struct Tickets {
     ended: BTreeMap<u64, End>,
-    /// Who waits for a pending one.
+    /// What waits for a pending one.
     waiting: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
     /// What the journal lost.
     losses: Vec<Loss>,
@@ -94,7 +94,7 @@ impl Tickets {
         self.end(number, End::Merged(into));
     }
 
-    /// Lets those look again who wait for `number`, which is not just pending any more.
+    /// Lets those look again that wait for `number`, which is not just pending any more.
     pub(super) fn wake(&mut self, number: u64) {
         for sender in self.waiting.remove(&number).into_iter().flatten() {
             let _ = sender.send(());

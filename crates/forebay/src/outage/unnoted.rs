@@ -1,9 +1,9 @@
 //! What the store has and the journal can't say yet: there was no room on its disk, or it has failed.
 //!
-//! **Invariants.** A document is written directly again only when the journal says that what it waited for is applied:
-//! else a start would bring that back and show it in place of the write. Of one document nothing is noted before what
-//! came earlier is; so while something is here, later notes line up behind it. An id is kept by the store as long as
-//! the journal may bring its transaction back. Nothing else waits: the drain goes on.
+//! **Invariants.** A document is written directly again only when the journal says that what it waited for is
+//! applied. Otherwise a start would bring that back and show it in place of the write. Of one document nothing is
+//! noted before what came earlier is; so while something is here, later notes queue up. An id is kept by the store as
+//! long as the journal may bring its transaction back. Nothing else waits: the drain goes on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,19 +1,19 @@
 //! Write-back: all writes are kept at first, on purpose, while the store is there (TARDIS, future research).
 //!
-//! To keep a write is many times cheaper than to carry one over. So clients at full speed would fill the room although
-//! the store lacks nothing, and what waits would become ever older. Both bounds, age and room, are kept by one measure:
-//! how long the drain needs for what waits, at the speed that it was seen to have.
+//! To keep a write is many times cheaper than to carry one over. So clients at full speed would fill the room
+//! although the store lacks nothing, and what waits would become ever older. Both bounds, age and room, are kept by
+//! one measure. It is how long the drain needs for what waits, at the speed that it was seen to have.
 //!
-//! **Invariant.** A store that takes what it is given makes nobody hear that there is no room, and what waits is about
-//! as old as was asked for, at most. For that
+//! **Invariant.** While a store takes what it is given, no client hears that there is no room. What waits is about as
+//! old as was asked for, at most. For that
 //! * the drain begins as long before the oldest is due as it needs for all that waits, or at half of the room;
-//! * a write that has to queue is held up for as long as the drain is behind ([`WriteBack::late`]): then clients that
-//!   wait for their replies write as fast as it carries over, whatever their number, and the queue stays where it is;
-//! * one that does not find room all the same (many that do not wait for replies, large ones) waits until there is
-//!   some, and nobody takes that before it.
+//! * a write that has to queue is held up for as long as the drain is behind ([`WriteBack::late`]). Then clients that
+//!   wait for their replies write as fast as it applies, whatever their number, and the queue stays where it is.
+//! * a write that does not find room all the same (many that do not wait for replies, large ones) waits until there
+//!   is some. No other takes that room before it.
 //!
-//! A document that is written all the time is replaced where it waits for half its time at most, so that it has its
-//! turn too.
+//! A document that is written all the time is replaced where it waits for half its time at most. So it has its turn
+//! too.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const ROOM_SHARE: usize = 2;
 /// With so few transactions the drain is not behind, nor can be seen how fast it is: its batches are not full.
 const FEW: usize = 256;
 
-/// What it is taken to carry over until that was seen: so many in so much time.
+/// What it is taken to apply until that was seen: so many in so much time.
 const CARRIED_FIRST: (u64, Duration) = (500, Duration::from_millis(100));
 
 /// Over how much time it is seen, about.
@@ -57,7 +57,7 @@ fn due_in(oldest_ms: u64, age_ms: u64, now_ms: u64) -> Duration {
 pub(super) struct WriteBack {
     age_ms: u64,
     bytes_max: usize,
-    /// Transactions that were carried over in how much time, while more than a few waited.
+    /// Transactions that were applied in how much time, while more than a few waited.
     carried: (u64, Duration),
     /// Since when something is on its way, or was when it was looked last.
     since: Option<Duration>,
@@ -66,7 +66,7 @@ pub(super) struct WriteBack {
 }
 
 impl WriteBack {
-    /// Writes are to be carried over when they are `age_ms` old; there is room for `bytes_max`.
+    /// Writes are to be applied when they are `age_ms` old; there is room for `bytes_max`.
     pub(super) fn new(age_ms: u64, bytes_max: usize) -> WriteBack {
         WriteBack { age_ms, bytes_max: bytes_max / ROOM_SHARE, carried: CARRIED_FIRST, since: None, roomless: 0 }
     }
@@ -99,7 +99,7 @@ impl WriteBack {
         time.mul_f64(2.0 * waiting as f64 / count.max(1) as f64)
     }
 
-    /// How long nothing is to be carried over, if the oldest that waits was kept at `oldest_ms`.
+    /// How long nothing is to be applied, if the oldest that waits was kept at `oldest_ms`.
     pub(super) fn due_in(&self, amount: Amount, oldest_ms: u64, now_ms: u64) -> Duration {
         if amount.bytes >= self.bytes_max {
             return Duration::ZERO;
@@ -150,7 +150,7 @@ mod tests {
     const ROOM: usize = 64 << 20;
 
     /// Clients that write again as soon as they are answered, against a drain of `per_second`: the most bytes that
-    /// waited, and the greatest age at which one was carried over, ms.
+    /// waited, and the greatest age at which one was applied, ms.
     fn oldest(clients: u64, per_second: u64, age_ms: u64, bytes: usize) -> (usize, u64) {
         let mut write_back = WriteBack::new(age_ms, ROOM);
         let mut queue = std::collections::VecDeque::new();

@@ -1,11 +1,11 @@
 //! What is kept of one key, in the cache or in a store in memory: the key, its version, and its value or absence.
 //!
-//! A small byte string, or an absence, is *packed*: header, name and value stand in one allocation, so that a value of
-//! 256 B under a short key takes one size class and no more. Anything else stands *apart*, in the parts that it shares
-//! with whoever else holds them. What is handed out are parts of the same allocations: a hit copies pointers.
+//! A small byte string, or an absence, is *packed*: header, name and value stand in one allocation. So a value of 256
+//! B under a short key takes one size class and no more. Anything else stands *apart*, in the parts that it shares
+//! with their other holders. What is handed out are parts of the same allocations: a hit copies pointers.
 //!
-//! A value that is part of a packed record of just this key and version becomes that record again: so a store in memory
-//! and the cache before it hold one allocation between them, whichever had it first.
+//! A value that is part of a packed record of just this key and version becomes that record again. So a store in
+//! memory and the cache before it hold one allocation between them, whichever had it first.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn packable_bytes(bytes: &Bytes) -> Option<&[u8]> {
     (range.len() <= PACKED_VALUE_BYTES_MAX).then(|| &shared[range])
 }
 
-/// Makes a value that will be packed part of the record of `key` at `version`: who keeps it then keeps that record.
+/// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record.
 pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
     if let Data::Bytes(bytes) = &mut value.data
         && let Some(content) = packable_bytes(bytes)
@@ -166,7 +166,7 @@ impl Record {
         }
     }
 
-    /// The first byte of its memory, for who wants that in the processor's cache.
+    /// The first byte of its memory, for a caller that wants that in the processor's cache.
     pub(crate) fn first_byte(&self) -> Option<u8> {
         match self {
             Record::Packed(packed) => packed.first().copied(),

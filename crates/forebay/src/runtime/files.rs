@@ -27,7 +27,7 @@ pub fn read(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same as text.
+/// Likewise as text.
 pub fn read_text(file: &Path, bytes_max: u64) -> io::Result<String> {
     let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     String::from_utf8(read(file, bytes_max)?).map_err(wrong)

@@ -33,7 +33,7 @@ pub trait Backend: Send + Sync + 'static {
     fn turn(&self) -> BoxFuture<'static, ()> {
         Box::pin(yield_now())
     }
-    /// Does `work`, which takes long, now; other tasks go on meanwhile where there is another thread for them.
+    /// Does `work`, which takes long, now; other tasks go on where there is another thread for them.
     fn aside(&self, work: &mut dyn FnMut()) {
         work();
     }
@@ -95,13 +95,13 @@ impl Runtime {
         self.0.spawn(Box::pin(task));
     }
 
-    /// Lets others have their turn in the middle of what takes long: all who can run, and those whose sockets have
+    /// Lets others have their turn in the middle of what takes long: all that can run, and those whose sockets have
     /// something for them.
     pub async fn turn(&self) {
         self.0.turn().await;
     }
 
-    /// Does `work`, which takes long and can't be interrupted, now. The thread's other tasks go on another meanwhile,
+    /// Does `work`, which takes long and can't be interrupted, now. The thread's other tasks go on on another thread,
     /// if the runtime has several.
     pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
         let (mut work, mut done) = (Some(work), None);

@@ -1,9 +1,9 @@
 //! A seeded runtime for simulations: one thread, virtual time, and a random choice of the task that runs next. One
 //! seed is one run: nothing here asks the machine for anything.
 //!
-//! Time stands still while any task can run, then jumps to the earliest timer; so an hour of waiting costs nothing,
-//! and a run in which no task can ever run again ends at once with [`Ended::Stuck`]. So does one that goes on for three
-//! hours: what looks again and again for what never comes would go on for ever.
+//! Time stands still while any task can run, then jumps to the earliest timer. So an hour of waiting costs nothing,
+//! and a run in which no task can ever run again ends at once with [`Ended::Stuck`]. So does one that goes on for
+//! three hours: what looks again and again for what never comes would go on for ever.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -127,7 +127,7 @@ impl Simulation {
         self.world.lock().log
     }
 
-    /// The tasks of this world, for who lets others come in between in the middle of a step.
+    /// The tasks of this world, for code that lets others come in between in the middle of a step.
     pub fn others(&self) -> Others {
         Others(Arc::downgrade(&self.world))
     }

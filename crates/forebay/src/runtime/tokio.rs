@@ -192,7 +192,7 @@ impl Backend for Tokio {
         let mut done = self.handle.spawn_blocking(work);
         Box::pin(async move {
             // On a busy core the thread may be done before anybody looks. But whoever hands work to a thread means to
-            // let others run meanwhile; group commit makes much larger groups if they do.
+            // let others run in between; group commit makes much larger groups if they do.
             match (&mut done).now_or_never() {
                 Some(_) => super::yield_now().await,
                 None => drop(done.await),

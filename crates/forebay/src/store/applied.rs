@@ -1,5 +1,5 @@
 //! Which commits a store has applied: the ids of the last [`APPLIED_IDS_MAX`], and a floor. An id below the floor may
-//! have been applied or not; it is refused, never applied anew.
+//! have been applied or not; it is refused, never applied again.
 
 use std::collections::{HashSet, VecDeque};
 

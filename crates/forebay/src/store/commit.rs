@@ -46,7 +46,7 @@ impl Commit {
 pub enum Priority {
     /// It is kept behind what is kept already, until the store has got over its absence.
     Low,
-    /// It goes to the store where nothing stands in its way, and waits for what is soon carried over.
+    /// It goes to the store where nothing stands in its way, and waits for what is soon applied.
     #[default]
     Normal,
     /// It waits for what stands in its way, however much that is, before it is kept.

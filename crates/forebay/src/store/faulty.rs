@@ -1,5 +1,5 @@
-//! A store that fails as stores do, at random but the same way for the same seed: reads that fail, commits that were
-//! surely not applied, commits of which nobody knows, outages by the clock or by a switch.
+//! A store that fails as stores do, at random but in one way for one seed. Reads fail, commits are surely not applied
+//! or have an unknown outcome, and outages come by the clock or by a switch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

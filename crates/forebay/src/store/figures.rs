@@ -1,4 +1,4 @@
-//! What a store that is a database of its own tells operators: connections, times, outcomes, and how what others write
+//! What a store that is a separate database tells operators: connections, times, outcomes, and how what others write
 //! is seen.
 
 use std::sync::atomic::{AtomicU64, Ordering};

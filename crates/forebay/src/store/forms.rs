@@ -1,12 +1,12 @@
-//! What the forms of documents take. A generic document takes every change; a document that is a record of somebody
-//! else's table takes what its statements can say. A driver refuses by this, and so does every store that stands in for
-//! one in a test. The outage's merge asks it before it joins: what it makes of changes that were acknowledged is a list
-//! that nobody has sent, and that no store may refuse.
+//! What the forms of documents take. A generic document takes every change; a document that is a record of another
+//! program's table takes what its statements can say. A driver refuses by this, and so does every store that stands
+//! in for one in a test. The outage's merge asks it before it joins. What the merge makes of changes that were
+//! acknowledged is a list that no client has sent, and that no store may refuse.
 //!
-//! **Invariant.** A merge never turns a deletion and an insertion into an update. Behind a deletion a row is a new one:
-//! columns that no command set have their defaults, those outside the mapping too. Nor does it forget that a row was
-//! made: an element that comes to a list makes its row, which stays when the list is emptied, and may be seen as other
-//! documents.
+//! **Invariant.** A merge never turns a deletion and an insertion into an update. Behind a deletion a row is a new
+//! one: columns that no command set have their defaults, those outside the mapping too. Nor does it forget that a row
+//! was made. An element that comes to a list makes its row, which stays when the list is emptied, and may be seen as
+//! other documents.
 
 use std::sync::Arc;
 

@@ -43,7 +43,7 @@ pub trait Catalogue: Send + Sync {
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>>;
 }
 
-/// Who answers what needs no connection.
+/// What answers where no connection is needed.
 enum Known<'a> {
     Open(&'a dyn Store),
     Remembered(&'a dyn Catalogue),

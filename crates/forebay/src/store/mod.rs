@@ -1,8 +1,8 @@
 //! Where the truth lives. A driver implements [`Store`]; it knows its database and nothing of caching or locks.
 //!
 //! A commit comes as a *group*: the commits that one flush of the store may carry together, in order. A store that
-//! says [`Caps::ordered`] gets one group at a time, in commit order, and makes what is left after a crash a prefix of
-//! that order; that is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
+//! says [`Caps::ordered`] gets one group at a time, in commit order. It makes what is left after a crash a prefix of
+//! that order. That is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
 
 #[macro_use]
 mod forward;
@@ -95,7 +95,7 @@ pub enum Outside {
     /// The store can't be watched any more: nobody knows what others write. When it can, [`Outside::Everything`] says
     /// so.
     OutOfSight,
-    /// Nobody knows which, but that the store was away was known, and what was cached had to do meanwhile: it is
+    /// Nobody knows which, but that the store was away was known, and what was cached had to do until now: it is
     /// compared with what the store holds now, where [`Outside::Everything`] would drop it. Only from an outage's gate.
     Doubtful,
     /// None, but these documents, shown under the first version while the store was away, stand there under the second
@@ -166,7 +166,7 @@ pub trait Store: Send + Sync + 'static {
         self.get_within(keys, usize::MAX)
     }
 
-    /// As [`Store::get_within`], for nobody who waits: the cache looks whether what it has is what the store holds. At
+    /// As [`Store::get_within`], while no client waits: the cache looks whether what it has is what the store holds. At
     /// the outage's gate it is not counted, and fails where it would have to wait.
     fn peek<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         self.get_within(keys, bytes_max)
@@ -244,7 +244,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Commits with ids from `oldest` on are kept elsewhere and may still come, however many others come meanwhile: so
+    /// Commits with ids from `oldest` on are kept elsewhere and may still come, however many others come before: so
     /// whether they were applied must not be forgotten. `None`: none is kept any more.
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
         let _ = oldest;

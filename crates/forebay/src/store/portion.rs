@@ -1,9 +1,9 @@
 //! Reads of many documents, a portion at a time: what is asked for may be much more than there is memory for.
 //!
-//! **Contract of [`Store::get_within`].** The answer tells of a prefix of the keys that were asked for, in their order:
-//! of at least one, and of none behind the one whose document took it past the bound. It may be shorter, but not where
-//! no bound was given. So whoever goes on with the rest comes to the end, and holds no more than the bound and one
-//! document at a time.
+//! **Contract of [`Store::get_within`].** The answer tells of a prefix of the keys that were asked for, in their
+//! order. It tells of at least one, and of none after the one whose document took it past the bound. It may be
+//! shorter, but not where no bound was given. So a caller that goes on with the rest comes to the end. It holds no
+//! more than the bound and one document at a time.
 
 use super::{ReadError, Store};
 use crate::key::Key;

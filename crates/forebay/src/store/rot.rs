@@ -1,5 +1,5 @@
-//! Damage done to store files, for tests: what disks, copies and hands do to a file that was valid, and a look at
-//! what the store makes of it.
+//! Damage done to store files, for tests. It is what disks, copies and hands do to a file that was valid, and a look
+//! at what the store makes of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

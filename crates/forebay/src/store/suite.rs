@@ -51,7 +51,7 @@ pub fn run_with_faults(make: Make<'_>) {
 /// Calls that may fail before the suite gives a store up.
 const TRIES_MAX: usize = 1_000;
 
-/// A store under test and who mints for it.
+/// A store under test and what mints for it.
 struct Bench {
     subject: Box<dyn Subject>,
     mint: Mint,
@@ -67,7 +67,7 @@ impl Bench {
         self.subject.store()
     }
 
-    /// Opens the store anew, with a new mint; `false` if it keeps nothing.
+    /// Opens the store again, with a new mint; `false` if it keeps nothing.
     fn reopen(&mut self) -> bool {
         let before = self.store().incarnation();
         if !self.subject.reopen() {

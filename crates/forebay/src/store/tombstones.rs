@@ -1,5 +1,5 @@
-//! Versions of absent keys. A delete leaves its version here, so that an absent key's version never falls; the table
-//! is bounded, and what falls out of it raises a floor that stands for every other absent key.
+//! Versions of absent keys. A delete leaves its version here, so that an absent key's version never falls. The table
+//! is bounded. What falls out of it raises a floor that stands for every other absent key.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +28,7 @@ pub struct Tombstones {
     by_key: HashMap<Key, (u64, Absence), foldhash::fast::RandomState>,
     by_age: BTreeMap<u64, Key>,
     next_age: u64,
-    /// Per key space: clearing one must not lift the versions of another above those minted meanwhile.
+    /// Per key space: clearing one must not lift the versions of another above those minted since.
     floors: [Absence; SPACES as usize],
     group: u64,
     limit: usize,

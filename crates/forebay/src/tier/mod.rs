@@ -1,9 +1,9 @@
 //! Where buffered writes live until the store has them (TARDIS, section 2).
 //!
-//! A tier keeps entries in the order in which it is given them, as safe as it promises, and gives those that still mean
-//! something to whoever opens it next. It knows what an entry does to those before it ([`Effect`]), not what it says.
-//! It has one owner at a time: an owner that opens it ends the one before, whose entries are refused from then on, so
-//! that nobody who was paused or cut off writes behind a successor.
+//! A tier keeps entries in the order in which it is given them, as safe as it promises. It gives those that still
+//! mean something to the next owner that opens it. It knows what an entry does to those before it ([`Effect`]), not
+//! what it says. It has one owner at a time. An owner that opens it ends the one before, whose entries are refused
+//! from then on. So no owner that was paused or cut off writes after a successor.
 //!
 //! * The journal (`outage/journal`) is the tier of one node: a file on its own disk; the lock on its folder is what
 //!   ends owners.
@@ -88,10 +88,10 @@ pub struct Remembered {
     /// The newest commits that the store has acknowledged, by which it is recognised; the last
     /// [`REMEMBERED_IDS_MAX`] of them.
     pub acknowledged: Vec<TxnId>,
-    /// The store was found in an earlier state, and nobody has said yet that entries are to be carried over all the
+    /// The store was found in an earlier state, and nobody has said yet that entries are to be applied all the
     /// same.
     pub suspended: bool,
-    /// As whom all who own the tier, one after the other, use the store. In the tier before the store is opened so.
+    /// As whom all owners of the tier, one after the other, use the store. In the tier before the store is opened so.
     pub owner: Option<OwnerId>,
 }
 
@@ -136,7 +136,7 @@ pub trait Tier: Send + Sync + 'static {
     /// Makes all that was appended before as safe as the tier can.
     fn flush(&self) -> Appending;
 
-    /// The same for the last time: what is appended later is refused.
+    /// Likewise for the last time: what is appended later is refused.
     fn close(&self) -> Appending;
 
     /// Writes down what it is still to do, for tests that tell states apart.

@@ -1,8 +1,8 @@
 //! The byte string of a document. Its form follows from its length alone.
 //!
-//! Up to [`CHUNK_BYTES`] it is whole: all of a shared allocation, or a part of one. The cache keeps a small document in
-//! one allocation with its key and version (`read/record.rs`); what it hands out is a part of that allocation, so a hit
-//! copies a pointer and an entry costs one size class instead of two.
+//! Up to [`CHUNK_BYTES`] it is whole: all of a shared allocation, or a part of one. The cache keeps a small document
+//! in one allocation with its key and version (`read/record.rs`). What it hands out is a part of that allocation. So
+//! a hit copies a pointer, and an entry costs one size class instead of two.
 //!
 //! Above it is a list of chunks (`chunks.rs`), which two versions of a document share but for those that the change
 //! between them touches.

@@ -3,8 +3,8 @@
 //! Two forms. Up to [`Payload::SMALL_ENTRIES_MAX`] entries: one shared sorted array, copied on write; nothing is
 //! smaller, and copying so few pointers costs less than a tree. Above: a persistent B-tree, whose nodes are shared
 //! between versions. The form follows from the number of entries alone, both ways and at once, so that equal content
-//! means equal form and equal size; a change back and forth across the limit costs about one copy of the small form,
-//! which is what a change below the limit costs anyway.
+//! means equal form and equal size. A change back and forth across the limit costs about one copy of the small form.
+//! A change below the limit costs that anyway.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A journal that somebody cut at its end, and what the file beside it says of that.
+//! A journal that was cut at its end, and what the file beside it says of that.
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::Record;
@@ -119,7 +119,7 @@ fn a_file_beside_that_says_nothing_stops_nothing() {
         half[..512].fill(1);
         disk.put("length", half);
         assert_eq!(Life::open(&disk.copy(), 2, options(durability)).unwrap().lost(), None);
-        // The file was written anew meanwhile, and nobody came to say how long it is.
+        // The file was written again since, and nothing has said how long it is.
         let life = Life::open(&disk, 2, options(durability)).unwrap();
         let description = options(durability).description;
         life.run(|journal| async move { journal.describe(description).await }).unwrap();

@@ -1,5 +1,5 @@
 //! A document and its changes in the plainest possible way, written apart from the library's code to be compared with
-//! it, and the strategies that make random documents and changes. The model knows no size limit.
+//! it. The strategies that make random documents and changes are here, too. The model knows no size limit.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Transactions that an operator decides about one by one: who has to go first, and what each meets in the store.
+//! Transactions that an operator decides about one by one: which has to go first, and what each meets in the store.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl World {
         self.meets(number, name, read).drift
     }
 
-    /// The same from its journal, as the next start finds it.
+    /// Likewise from its journal, as the next start finds it.
     fn restored(&self) -> World {
         let mut world = World { sequence: self.sequence, ..World::new(self.owned) };
         for number in self.buffer.numbers(None, 0, usize::MAX) {
@@ -191,7 +191,7 @@ fn a_restart_does_not_make_the_untouched_changed() {
     }
 }
 
-/// Who reads a document while nothing is carried over does not hide what has become of it.
+/// A read of a document while nothing is applied does not hide what has become of it.
 #[test]
 fn what_was_learned_since_is_not_what_it_was_made_to() {
     let mut rows = World::new(false);
@@ -205,7 +205,7 @@ fn what_was_learned_since_is_not_what_it_was_made_to() {
 }
 
 /// A start that does not reach the store has nothing to compare with. What is ordered then would be forgotten when the
-/// store is there, since the suspension is declared anew.
+/// store is there, since the suspension is declared again.
 #[test]
 fn nothing_is_ordered_before_the_store_was_reached() {
     simulated(|runtime| async move {

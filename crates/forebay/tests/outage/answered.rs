@@ -100,7 +100,7 @@ fn a_resume_that_was_answered_outlives_a_kill() {
     });
 }
 
-/// With the first answer since the start an operator has to decide anew: what he said before would be forgotten then.
+/// With the first answer since the start an operator has to decide again: what he said before would be forgotten then.
 #[test]
 fn nothing_is_resumed_before_the_store_was_reached() {
     simulated(|runtime| async move {

@@ -1,5 +1,5 @@
 //! Two documents of one row, which share its version: transactions of our own write one and read the other, in random
-//! order and batches. Nobody else writes, so nobody is overtaken, and all is carried over.
+//! order and batches. No other program writes, so none is overtaken, and all are applied.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -245,7 +245,7 @@ fn the_fault_is_found() {
     assert!(found);
 }
 
-/// What was deleted is shown if `shown`; something behind it may have made its row anew if that `makes` it.
+/// What was deleted is shown if `shown`; something behind it may have made its row again if that `makes` it.
 fn deleted(makes: bool, shown: bool) {
     simulated(move |runtime| async move {
         let (database, gate) = open(&runtime, false, |_| {});

@@ -1,5 +1,5 @@
-//! What is buffered, against a model that keeps a list of transactions and folds it: random transactions, journal
-//! answers, batches that land in part and are told or not, refusals, operators.
+//! What is buffered, against a model that keeps a list of transactions and folds it. Transactions and journal answers
+//! are random. Batches land in part and are told or not. There are refusals, and operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 

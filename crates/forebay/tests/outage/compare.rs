@@ -1,4 +1,4 @@
-//! What is cached in an outage, compared with the store behind it.
+//! What is cached in an outage, compared with the store after it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The disk under the journal is full: what is buffered is carried over all the same.
+//! The disk under the journal is full: what is buffered is applied all the same.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn calm(runtime: &Runtime, gate: &Gate) {
     assert_eq!((state.mode, state.amount.transactions), (Mode::Normal, 0), "{state:?}");
 }
 
-/// Room was taken for the notes: all is carried over, noted, and written directly, while the disk is as full as before;
+/// Room was taken for the notes: all is applied, noted, and written directly, while the disk is as full as before;
 /// and the next outage finds room, since the journal takes less.
 #[test]
 fn a_full_disk_holds_nothing_up() {
@@ -74,7 +74,7 @@ fn a_full_disk_holds_nothing_up() {
     });
 }
 
-/// Where no room could be taken ahead and nothing can be noted, all is carried over; but what the journal would bring
+/// Where no room could be taken ahead and nothing can be noted, all is applied; but what the journal would bring
 /// back is not written directly, and a start in between has each once.
 fn what_can_not_be_noted(restarts: bool) {
     simulated(move |runtime| async move {

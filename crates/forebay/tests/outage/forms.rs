@@ -1,5 +1,5 @@
-//! What becomes one buffered transaction is what a document of its form takes, and comes to the same: rows of a table
-//! with defaults, carried over as the buffer hands them out, against each command by itself.
+//! What becomes one buffered transaction is what a document of its form takes, and comes to the same. Rows of a table
+//! with defaults are applied as the buffer hands them out, and compared with each command by itself.
 
 use forebay::change::{Change, End, apply_all};
 use forebay::mutation::{self, Fault};
@@ -22,7 +22,7 @@ fn form() -> Form {
 struct World {
     random: SplitMix,
     buffer: Buffer,
-    /// The table with what was carried over, and with each command by itself.
+    /// The table with what was applied, and with each command by itself.
     carried: Row,
     plain: Row,
     sequence: u64,

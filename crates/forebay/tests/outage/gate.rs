@@ -168,7 +168,7 @@ pub fn simulated<F: Future<Output = ()> + Send + 'static>(work: impl FnOnce(Runt
 }
 
 /// Fault 21: a database that comes back from a backup may have lost what buffered writes were built on, and the ids of
-/// those that had landed. Nothing is carried over before an operator says so.
+/// those that had landed. Nothing is applied before an operator says so.
 fn a_restored_store(expected: bool) {
     simulated(|runtime| async move {
         let (database, gate) = open(&runtime, true, |_| {});
@@ -181,7 +181,7 @@ fn a_restored_store(expected: bool) {
         assert_eq!(gate.state().suspended.is_some(), expected);
         if expected {
             assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
-            // What comes meanwhile waits behind it.
+            // What comes in between waits behind it.
             assert!(matches!(commit(&gate, put(3, "a")).await, CommitOutcome::Buffered(_)));
             assert_eq!(gate.resume().await, Ok(()));
             assert_eq!(gate.resume().await, Err(ResumeError::NotSuspended));
@@ -200,7 +200,7 @@ fn a_restored_store_waits_for_an_operator() {
     a_restored_store(false);
 }
 
-/// The same of a store that was put back while no gate was there. What is undecided stays so over further starts, and
+/// Likewise of a store that was put back while no gate was there. What is undecided stays so over further starts, and
 /// what is decided, too; what the store has acknowledged is told to the tier when it is news.
 fn a_store_restored_before_the_start(expected: bool) {
     simulated(|runtime| async move {
@@ -357,7 +357,7 @@ fn what_was_read_is_not_overtaken_by_our_own() {
     });
 }
 
-/// Who has read what is buffered queues behind it: the store does not know that version yet.
+/// What has read what is buffered queues after that: the store does not know that version yet.
 #[test]
 fn what_was_read_from_the_buffer_is_not_checked_in_the_store() {
     simulated(|runtime| async move {
@@ -457,7 +457,7 @@ fn what_is_buffered_may_lie_in_another_tier() {
     });
 }
 
-/// With write-back every write is kept at first, neighbours become one, and what is old is carried over.
+/// With write-back every write is kept at first, neighbours become one, and what is old is applied.
 #[test]
 fn write_back_merges_and_carries_over_what_is_old() {
     simulated(|runtime| async move {

@@ -1,5 +1,5 @@
-//! What transactions have read of documents for which others wait, against a store that others write to as well: they
-//! are applied only where what they were shown is so, and nobody is set aside for what nobody did.
+//! What transactions have read of documents for which others wait, against a store that others write to as well. They
+//! are applied only where what they were shown is so. None is set aside for what no program did.
 
 mod cases;
 mod database;
@@ -244,7 +244,7 @@ impl World {
         match self.buffer.take(&commit, ties, sent, merge.then_some(&Form::Document), 0) {
             Ok((number, record)) => self.writing.push((number, commit, txn, record)),
             Err(Untaken::Overtaken(keys)) => {
-                // Who runs it again with what is shown now must not be told the same for ever.
+                // A client that runs it again with what is shown now must not be told that for ever.
                 for key in keys {
                     let shown = match self.buffer.merged(&key) {
                         Merged::Known(read) => read.version,
@@ -368,7 +368,7 @@ impl World {
         self.journal.get_mut(&number).expect("it waits").standing = Standing::Waiting;
     }
 
-    /// Its documents are locked meanwhile, and leave the cache.
+    /// Its documents are locked for that time, and leave the cache.
     fn give_up(&mut self, which: usize) {
         let Some(number) = self.quarantined(which) else { return };
         let buffered: &Buffered = self.buffer.buffered(number).expect("it waits");

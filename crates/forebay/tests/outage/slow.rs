@@ -108,7 +108,7 @@ async fn buffered(gate: &Gate, sequence: u64, name: &str) -> u64 {
     }
 }
 
-/// Whether they are carried over in one order.
+/// Whether they are applied in one order.
 fn of_its_lane(name: &str, other: &str) -> bool {
     let lane = |name: &str| Key::new(0, name.as_bytes()).borrow().hash64() % u64::from(HASH_LANES);
     lane(name) == lane(other)
@@ -196,7 +196,7 @@ fn a_store_that_answers_nothing_is_away() {
     });
 }
 
-/// What is quarantined is no reason to carry over the rest before its time.
+/// What is quarantined is no reason to apply the rest before its time.
 #[test]
 fn what_is_quarantined_has_no_age() {
     simulated(|runtime| async move {
@@ -213,7 +213,7 @@ fn what_is_quarantined_has_no_age() {
     });
 }
 
-/// What is kept on purpose: who wants the store's word gets it, and an orderly end leaves nothing behind.
+/// What is kept on purpose: a client that wants the store's word gets it, and an orderly end leaves nothing behind.
 #[test]
 fn what_is_kept_on_purpose_goes_when_somebody_waits_for_it() {
     simulated(|runtime| async move {

@@ -1,4 +1,4 @@
-//! What others have written reaches the cache when somebody asks for it, and tables that nothing watches.
+//! What others have written reaches the cache when a client asks for it, and tables that nothing watches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -184,7 +184,8 @@ fn simulated<F: Future<Output = ()> + Send + 'static>(seed: u64, work: impl FnOn
 }
 
 /// Runs of many seeds in which what a client reads behind a sync is older than what others had written before it. A
-/// commit of ours is on its way meanwhile, which has come to the store before theirs, and publishes what it computed.
+/// commit of ours is on its way at that time, which has come to the store before theirs, and publishes what it
+/// computed.
 fn stale_behind_sync(name: &'static str) -> usize {
     let stale = Arc::new(AtomicUsize::new(0));
     for seed in 0..40 {

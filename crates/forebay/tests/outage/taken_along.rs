@@ -1,4 +1,4 @@
-//! Documents that share their place: with one that is deleted the others go. And who waits behind what is quarantined.
+//! Documents that share their place: with one that is deleted the others go. And what waits behind a quarantined one.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ fn hash(fields: &[(&str, &str)]) -> Value {
     value.expect("it has fields")
 }
 
-/// What the store told of a document does not outlive the row, neither for who reads nor for the next process.
+/// What the store told of a document does not outlive the row, neither for a reader nor for the next process.
 #[test]
 fn what_the_store_told_goes_with_the_row() {
     for together in [true, false] {
@@ -137,7 +137,7 @@ fn a_parent_waits_for_a_child_that_is_set_aside() {
     world.buffer.validate();
 }
 
-/// The same where the child is deleted: what it names is known once the store was asked.
+/// Likewise where the child is deleted: what it names is known once the store was asked.
 #[test]
 fn a_parent_waits_for_a_child_whose_deletion_is_set_aside() {
     let mut world = World::new();

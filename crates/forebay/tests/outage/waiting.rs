@@ -55,7 +55,7 @@ fn a_document_whose_row_has_something_quarantined_says_so() {
     });
 }
 
-/// What the cache asks for itself is no read that was refused, and nothing is carried over early for it.
+/// What the cache asks for itself is no read that was refused, and nothing is applied early for it.
 #[test]
 fn looks_of_the_cache_are_not_counted() {
     simulated(|runtime| async move {

@@ -1,5 +1,5 @@
-//! Write-back under more load than the store can take: nobody is told that there is no room while it takes what it is
-//! given, and what waits is about as old as was asked for.
+//! Write-back under more load than the store can take. No client is told that there is no room while the store takes
+//! what it is given. What waits is about as old as was asked for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -152,7 +152,7 @@ async fn oldest_ms(runtime: &Runtime, gate: &Gate, time: Duration) -> u64 {
     most
 }
 
-/// The limit of the drain is not for those who wait for it, and clients are held up so that it keeps up with them.
+/// The limit of the drain is not for those that wait for it, and clients are held up so that it keeps up with them.
 #[test]
 fn what_waits_is_no_older_than_was_asked_for() {
     what_waits(true);
@@ -241,7 +241,7 @@ fn what_is_large_gets_its_room() {
     });
 }
 
-/// Who is held up for the drain is not when the store goes away: then the room is all there is.
+/// A write that is held up for the drain goes on when the store goes away: then the room is all there is.
 #[test]
 fn who_waits_for_room_is_told_when_the_store_goes_away() {
     simulated(|runtime| async move {

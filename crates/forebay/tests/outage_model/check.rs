@@ -1,6 +1,6 @@
-//! The world explored by stateright. A state is the sequence of events that leads to it; two are the same if all that
-//! decides what comes next is the same ([`World::print`]). To know what follows from one, the world is built anew and
-//! lives through its events again.
+//! The world explored by stateright. A state is the sequence of events that leads to it. Two are equal if all that
+//! decides what comes next is equal ([`World::print`]). To know what follows from one, the world is built again and
+//! lives through its events once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -90,12 +90,12 @@ impl Model {
         Model { setup, fault: None, tree: None, tally: Arc::default() }
     }
 
-    /// The same with a rule left out.
+    /// Likewise with a rule left out.
     pub fn without(self, fault: Fault) -> Model {
         Model { fault: Some(fault), ..self }
     }
 
-    /// The same without merging states, up to so many steps.
+    /// Likewise without merging states, up to so many steps.
     pub fn unmerged(self, steps_max: usize) -> Model {
         Model { tree: Some(steps_max), ..self }
     }

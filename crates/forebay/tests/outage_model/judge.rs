@@ -1,4 +1,4 @@
-//! What must hold: always, for whoever looks, and when nothing can happen any more.
+//! What must hold: always, for every reader, and when nothing can happen any more.
 
 use forebay::Value;
 use forebay::outage::{Mode, Standing};
@@ -14,7 +14,7 @@ pub enum Kind {
     Lost,
     /// A write was applied more than once.
     Twice,
-    /// A buffered write that nobody carries over.
+    /// A buffered write that nobody applies.
     Orphan,
     /// A write is behind one that began after it was acknowledged.
     Order,
@@ -110,7 +110,7 @@ fn aside(world: &World, found: &mut Vec<Kind>) {
         let book = world.book();
         let whose = book.tickets.iter().position(|ticket| *ticket == Some(*number));
         let poison = whose.is_none_or(|at| name(at) == POISON);
-        // Behind what was given up, what may have landed is not known any more; what others changed is read anew.
+        // Behind what was given up, what may have landed is not known any more; what others changed is read again.
         poison || world.given_up() || world.written_outside()
     };
     let list = gate.with_buffer(|buffer| buffer.quarantine_list());

@@ -1,4 +1,4 @@
-//! A runtime without chance: tasks run until none can, in one of two orders; time passes and the disk works only when
+//! A runtime without chance. Tasks run until none can, in one of two orders. Time passes and the disk works only when
 //! they are told to.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,7 @@ pub enum Order {
     Last,
 }
 
-/// Work on the disk, and who waits for it.
+/// Work on the disk, and what waits for it.
 struct Job {
     work: Box<dyn FnOnce() + Send>,
     done: oneshot::Sender<()>,

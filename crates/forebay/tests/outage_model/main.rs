@@ -1,26 +1,27 @@
-//! The real core, model-checked: the gate with its buffer, its drain, its breakers, and its journal on a disk that
-//! forgets what was not synced, all as they are in the program, before a database that the model decides on.
+//! The real core, model-checked. It is the gate with its buffer, its drain, its breakers, and its journal on a disk
+//! that forgets what was not synced. All are as they are in the program, before a database that the model decides on.
 //!
 //! The core runs on a runtime without chance (`machine`): tasks run until each of them waits for something. What they
-//! wait for happens when the model says so, one event at a time and in every order: a client begins, a call to the
-//! database is answered, or done without an answer, or held up and done later, records reach the disk, a timer ends,
-//! the database goes and comes, another program writes to it, it comes back from a backup, an operator decides, power
-//! is lost. Where tasks are ready at once, the one that is ready longest goes first, and again the other way round. So
-//! every order of what happens *outside* of the core is explored, and of what happens inside between two such events
-//! two orders are; other schedules are for the simulation, which draws them.
+//! wait for happens when the model says so, one event at a time and in every order. A client begins. A call to the
+//! database is answered, or done without an answer, or held up and done later. Records reach the disk, or a timer
+//! ends. The database goes and comes, or comes back from a backup. Another program writes to it, an operator decides,
+//! power is lost. Where tasks are ready at once, the one that is ready longest goes first, and again the other way
+//! round. So every order of what happens *outside* of the core is explored. Of what happens inside between two such
+//! events two orders are. Other schedules are for the simulation, which draws them.
 //!
-//! A state is the sequence of events that leads to it. Nothing in the core is copied: to see what follows from a state,
-//! the world is built anew and lives through them again. Two states are the same if all that decides what comes next is
-//! (`World::print`): that this leaves nothing out is a test of its own, which explores without merging states.
+//! A state is the sequence of events that leads to it. Nothing in the core is copied: to see what follows from a
+//! state, the world is built again and lives through them once more. Two states are equal if all that decides what
+//! comes next is (`World::print`). A separate test shows that this leaves nothing out; it explores without merging
+//! states.
 //!
-//! * `machine`: the runtime. `database`: what is behind the gate, two documents. `clients`: who writes to
-//!   them; `book`: what is known of them. `world`: all of it, the operator included, and the events.
+//! * `machine`: the runtime. `database`: what is behind the gate, two documents. `clients`: what writes to them;
+//!   `book`: what is known of them. `world`: all of it, the operator included, and the events.
 //! * `judge`: what must hold, in every state (a reader looks in each) and at the end.
 //! * `check`: the model for stateright.
 //!
-//! Counts of states are asserted, so that nobody explores less without noticing. Then each rule is left out
-//! (`mutation.rs`), and the model has to find out. `FOREBAY_NIGHTLY=1` adds the larger cases, `FOREBAY_LOG=1` prints a
-//! shortest trace for each rule left out.
+//! Counts of states are asserted, so that no change explores less unnoticed. Then each rule is left out
+//! (`mutation.rs`), and the model has to find out. `FOREBAY_NIGHTLY=1` adds the larger cases, `FOREBAY_LOG=1` prints
+//! a shortest trace for each rule left out.
 
 mod book;
 mod check;
@@ -229,7 +230,7 @@ fn thousands(number: usize) -> String {
     }
 }
 
-/// The page has the counts that are asserted here. FOREBAY_UPDATE_DOCS=1 writes it anew.
+/// The page has the counts that are asserted here. FOREBAY_UPDATE_DOCS=1 writes it again.
 #[test]
 fn the_document_is_fresh() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers/tardis.md");

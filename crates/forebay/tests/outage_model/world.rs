@@ -1,5 +1,5 @@
-//! The real gate and its real journal over a disk that forgets, before a database that the world decides on, with
-//! clients that keep the rules of transactions: locks to the end, changes computed from what was read.
+//! The real gate and its real journal over a disk that forgets, before a database that the world decides on. Its
+//! clients keep the rules of transactions: locks to the end, changes computed from what was read.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -215,7 +215,7 @@ impl World {
         events
     }
 
-    /// Who adds a child has seen its parent.
+    /// A client that adds a child has seen its parent.
     fn has_parent(&self, book: &Book, client: &Client) -> bool {
         let is_parent = |(told, other): (&Told, &Client)| other.a && *told == Told::Acknowledged;
         !self.setup.joined || client.a || book.told.iter().zip(self.setup.clients).any(is_parent)
@@ -322,7 +322,7 @@ impl World {
         self.machine.spawn(async move { work(gate, book, at, client, owned).await });
     }
 
-    /// Notes what is pending: it must not be carried over before the operator says so.
+    /// Notes what is pending: it must not be applied before the operator says so.
     fn restore(&mut self) {
         self.spent.backups += 1;
         self.database.reopen();

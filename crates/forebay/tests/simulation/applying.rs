@@ -1,4 +1,4 @@
-//! A store that makes changes to what it holds by then, as a database does: it needs no computed documents, and says
+//! A store that makes changes to what it holds by then, as a database does. It needs no computed documents, and says
 //! what came of a change.
 
 use std::sync::Arc;

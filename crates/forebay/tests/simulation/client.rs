@@ -1,5 +1,5 @@
-//! What the clients of a run do: plain commands, scripts with WATCH, interactive transactions, look-ahead, clearings,
-//! and every now and then a connection that is gone in the middle of it.
+//! What the clients of a run do: plain commands, scripts with WATCH, interactive transactions, look-ahead, and
+//! clearings. Every now and then a connection is gone in the middle of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -455,7 +455,7 @@ impl Client {
     }
 
     /// The commands of an interactive transaction, its client thinking between them: now and then for so long that
-    /// those who wait for its locks give up.
+    /// those that wait for its locks give up.
     async fn commands(
         &mut self,
         transaction: &mut Transaction,

@@ -1,5 +1,5 @@
-//! A database with demands: it refuses some of what is carried over until it is mended, comes back from a backup of
-//! just now, and, where all is one lane, wants what was buffered in the order in which it was acknowledged.
+//! A database with demands. It refuses some of what is applied until it is mended, and comes back from a backup of
+//! just now. Where all is one lane, it wants what was buffered in the order in which it was acknowledged.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! A store whose commits go on when nobody waits for them any more, as those of a database do: what was given up may
-//! land later.
+//! A store whose commits go on when no caller waits for them any more, as those of a database do. What was given up
+//! may land later.
 
 use std::sync::Arc;
 use std::time::Duration;

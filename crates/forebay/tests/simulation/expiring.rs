@@ -1,5 +1,5 @@
-//! Documents that would expire: one that was written again without an expiry stays, whatever the reaper had seen
-//! before; and that one has expired is a change to who watches it.
+//! Documents that would expire. One that was written again without an expiry stays, whatever the reaper had seen
+//! before. That one has expired is a change to a client that watches it.
 
 use std::time::Duration;
 

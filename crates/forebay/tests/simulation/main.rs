@@ -1,10 +1,11 @@
-//! The path under a seeded runtime: sessions, transactions, cache, group commit and store in virtual time, tasks in any
-//! order, stores that fail in every way they may, clients that vanish, machines that crash at any step. One seed is one
+//! The path under a seeded runtime: sessions, transactions, cache, group commit and store in virtual time. Tasks run
+//! in any order, stores fail in every way they may, clients vanish, and machines crash at any step. One seed is one
 //! run; a failing seed prints how to repeat it.
 //!
-//! Oracles (`oracle.rs`, and `client.rs` for what a client sees): strict serializability, real time included; own
-//! writes visible; nothing acknowledged lost; nothing unacknowledged half there; cache equal to store once quiet; byte
-//! accounting exact; no lock, hold or fill left behind. `gate.rs` proves that they find what they are there for.
+//! Oracles (`oracle.rs`, and `client.rs` for what a client sees) judge strict serializability, real time included.
+//! Own writes are visible. Nothing acknowledged is lost, and nothing unacknowledged is half there. The cache is equal
+//! to the store once quiet, and byte accounting is exact. No lock, hold or fill is left over. `gate.rs` proves that
+//! they find what they are there for.
 //!
 //! FOREBAY_SEED repeats one seed, FOREBAY_SEEDS says how many are run, or which (`5000..6000`), FOREBAY_LOG=1 shows the
 //! events of a run. `make forever` goes on until it is interrupted, or a seed fails.

@@ -1,5 +1,5 @@
-//! Runs behind the outage's gate: a database that goes away, answers late or not at all, while clients go on; machines
-//! that crash with writes in their journal. The database outlives them.
+//! Runs over the outage's gate. A database goes away, answers late or not at all, while clients go on. Machines crash
+//! with writes in their journal. The database outlives them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! Two owners of one database, one after the other: the first is cut off, buffers, and finds another owner when the
-//! network is whole again; or finds that out when it is started again. Its clients are at the gate itself, each with
-//! a document of its own and that of the next one, which the second owner writes too. An operator lets what waits go,
-//! or decides about each ticket.
+//! Two owners of one database, one after the other. The first is cut off, buffers, and finds another owner when the
+//! network is whole again, or when it is started again. Its clients are at the gate itself. Each has a separate
+//! document and that of the next one, which the second owner writes too. An operator lets what waits go, or decides
+//! about each ticket.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -354,7 +354,7 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     is_untouched(&database, "by a fenced owner").await;
     let waiting = gate.state().amount.transactions;
     drop((gate, store, second));
-    // Started again, perhaps killed at once, what waits is carried over only if an operator says so.
+    // Started again, perhaps killed at once, what waits is applied only if an operator says so.
     for _ in 0..1 + random.below(3) {
         disk.kill();
         let (gate, _store) = first(world).await;

@@ -1,5 +1,5 @@
-//! Rows of a table behind the outage's gate, which merges what it buffers: whatever the store does, no command is set
-//! aside, and in the end each row is what its commands make of it one after the other.
+//! Rows of a table behind the outage's gate, which merges what it buffers. Whatever the store does, no command is set
+//! aside. In the end each row is what its commands make of it one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -219,7 +219,7 @@ async fn client(runtime: Runtime, gate: Gate, number: u64, mut random: SplitMix)
     row
 }
 
-/// Waits until all is carried over; nothing is set aside.
+/// Waits until all is applied; nothing is set aside.
 pub async fn drained(runtime: &Runtime, gate: &Gate) {
     let began = runtime.elapsed();
     while gate.state().amount.transactions > 0 || gate.state().mode != Mode::Normal {

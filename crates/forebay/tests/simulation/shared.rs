@@ -1,7 +1,7 @@
 //! A database that other programs write to as well, and tells of some of it: late, and of tables that nothing watches
-//! never. All documents are counters, so that each value says how many writes came before it: no write is lost, what
-//! was acknowledged is read from then on, nothing older than a sync or an invalidation is read behind it, and of a
-//! table that nothing watches nothing is believed for longer than the limit.
+//! never. All documents are counters, so that each value says how many writes came before it. No write is lost, and
+//! what was acknowledged is read from then on. After a sync or an invalidation nothing older is read. Of a table that
+//! nothing watches nothing is believed for longer than the limit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -235,7 +235,7 @@ struct Client {
     random: SplitMix,
     /// What is cached of a table that nothing watches is believed for so long.
     limit: Option<Duration>,
-    /// What everybody who reads from now on has to see at least.
+    /// What each read from now on has to see at least.
     floors: Arc<Mutex<BTreeMap<Key, usize>>>,
     counted: Counted,
 }

@@ -1,6 +1,6 @@
 //! Several documents of one row, before engine and gate: two records that name different columns of it, and a list in
-//! one more. Only our own clients write. So each document reads as the commands before have left its row, nothing is
-//! set aside, and in the end each row is what its commands make of it.
+//! one more. Only our own clients write. So each document reads as the commands before have left its row, and nothing
+//! is set aside. In the end each row is what its commands make of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -240,7 +240,7 @@ struct Client {
     engine: Engine,
     gate: Gate,
     random: SplitMix,
-    /// What commands have made of each row, for who has its lock.
+    /// What commands have made of each row, for the holder of its lock.
     rows: Arc<Vec<AsyncMutex<Row>>>,
     counted: Counted,
 }

@@ -1,4 +1,4 @@
-//! A store that promises no order, as the drivers of other databases will: commits go to it side by side, and locks
+//! A store that promises no order, as the drivers of other databases will. Commits go to it side by side, and locks
 //! stay until each is published.
 
 use std::sync::Arc;

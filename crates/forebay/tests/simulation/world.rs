@@ -1,4 +1,4 @@
-//! One run: a store by the seed's choice, an engine over it, clients, faults; for the store on a disk several lives,
+//! One run: a store by the seed's choice, an engine over it, clients, faults. The store on a disk has several lives,
 //! each but the last ended by a crash at some step.
 
 use std::sync::Arc;

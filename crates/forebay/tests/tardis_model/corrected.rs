@@ -1,5 +1,5 @@
-//! The corrected protocol: everything of a document on one shard of the cache, one atomic command each; a token on
-//! every store write, from the first attempt on; a fence on every claim.
+//! The corrected protocol. Everything of a document is on one shard of the cache, one atomic command each. Every
+//! store write has a token, from the first attempt on. Every claim has a fence.
 
 use crate::check::Step;
 use crate::state::{Actor, At, Local, Payload, State};

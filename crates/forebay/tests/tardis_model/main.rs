@@ -71,7 +71,7 @@ const LEASE_KEPT: [Case; 6] = [
     case("1 ambiguous + 1 expiry", BOTH, [226_504, 238], [12, 266, 36, 0]),
 ];
 
-/// The same with snapshot recovery, algorithm 4.
+/// Likewise with snapshot recovery, algorithm 4.
 const SNAPSHOT: [Case; 6] = [
     case("no fault: the store is down, then up", NO_FAULT, [4_322, 10], [0; 4]),
     case("1 ambiguous store write", AMBIGUOUS, [45_318, 72], [0, 54, 0, 0]),

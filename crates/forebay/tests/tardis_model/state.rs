@@ -134,7 +134,7 @@ impl Flights {
     }
 }
 
-/// Who holds a lease.
+/// Which actor holds a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
     Writer(u8),

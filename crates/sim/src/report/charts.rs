@@ -65,10 +65,10 @@ pub(super) fn pictures(of: &OfTrace) -> Vec<Picture> {
     pictures.extend(latency(&whole));
     let mut add = |svg: String, how| pictures.push(Picture { svg, how });
     let map = by_size(&whole, "Hit ratio by policy and size", "hits in % of requests", |row| Some(row.hit_ratio));
-    add(map.panel(), "The same as numbers; stronger colour is more hits.");
+    add(map.panel(), "As numbers; stronger colour is more hits.");
     if whole.iter().any(|row| row.thr.is_some()) {
         let map = by_size(&whole, "Transactional hit ratio", "round trips saved in %", |row| row.thr);
-        add(map.panel(), "The same as numbers; stronger colour is more saved.");
+        add(map.panel(), "As numbers; stronger colour is more saved.");
     }
     few(&sizes(&whole)).into_iter().for_each(|row| pictures.extend(levels(&whole, row)));
     let of_clients: Vec<&Row> = of.rows.iter().filter(|row| row.client.is_some()).collect();
@@ -111,7 +111,7 @@ fn curves(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Opti
     lines(rows, title, y, |row| of(row).map(|share| (100.0 * share, percent(share))))
 }
 
-/// The same of what is no share: each value as it is drawn and as it is written.
+/// Likewise of what is no share: each value as it is drawn and as it is written.
 fn lines(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Option<(f64, String)>) -> Chart {
     let sizes = sizes(rows);
     let ends = (sizes.first().map_or(1, |row| row.size), sizes.last().map_or(1, |row| row.size));

@@ -54,7 +54,7 @@ fn section(at: usize, of: &OfTrace) -> Markup {
             (tables::in_short(of))
             @if !of.without_error().is_empty() { p.note {
                 "At " (of.without_error().join(", ")) " the sample's cache holds fewer than " (SAMPLE_CACHE_KEYS_MIN)
-                " keys: its hit ratios may be far off, and nobody knows how far."
+                " keys: its hit ratios may be far off, and by how much is not known."
             } }
             div.charts { @for picture in pictures(of) {
                 figure { div.scroll { (PreEscaped(picture.svg)) } figcaption { (picture.how) } }
@@ -103,7 +103,7 @@ fn how(run: &Run) -> Markup {
                 dt { "program" } dd { (run.program) }
                 @for (name, value) in &run.settings { dt { (name) } dd { (value) } }
             }
-            p.note { "The same command gives the same figures, CPU times aside." }
+            p.note { "This command gives these figures again, CPU times aside." }
         }
     }
 }

@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
         self.added()
     }
 
-    /// Says what a hint schema's number means. The same again changes nothing; another meaning is refused.
+    /// Says what a hint schema's number means. To say it again changes nothing; another meaning is refused.
     pub fn define_hint_schema(&mut self, id: u32, schema: HintSchema) -> Result<(), TraceError> {
         self.define(Definition::Schema(id, schema))
     }

@@ -23,7 +23,7 @@ pub struct Step {
     pub begins: bool,
 }
 
-/// Chooses for one client. The same seed and the same friends give the same steps.
+/// Chooses for one client. Equal seeds and equal friends give equal steps.
 pub struct Choose {
     mix: &'static Mix,
     rng: Rng,

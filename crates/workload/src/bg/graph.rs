@@ -1,9 +1,9 @@
 //! The expected graph: what a generator knows of the network from the writes that it made itself.
 //!
 //! It is there so that writes change something: only a pending invitation is answered, only a friendship ended. A
-//! member does one writing action at a time, and whom it invites or leaves takes part in none (BG's active flags); so
-//! two writes never concern the same pair, and each has one outcome whatever their order. Where nothing is eligible
-//! the write is skipped.
+//! member does one writing action at a time, and whom it invites or leaves takes part in none (BG's active flags). So
+//! two writes never concern one pair, and each has one outcome whatever their order. Where nothing is eligible the
+//! write is skipped.
 //!
 //! A write of unknown outcome leaves a *doubt*: its pair is not written again, and reads of it are not judged.
 
@@ -133,7 +133,7 @@ impl Write {
         }
     }
 
-    /// Whose flags it holds: the member that acts, and the one who must not act meanwhile.
+    /// Whose flags it holds: the member that acts, and the one who must not act during that.
     fn members(&self) -> (u32, Option<u32>) {
         match *self {
             Write::Invite { inviter, invitee } => (inviter, Some(invitee)),

@@ -1,19 +1,19 @@
-//! Which reads can't be true (BG's *unpredictable data*), from a log of all reads and updates with the intervals in
-//! which they took place, by one clock.
+//! Which reads can't be true (BG's *unpredictable data*). It is found from a log of all reads and updates with the
+//! intervals in which they took place, by one clock.
 //!
 //! A number that was read (of friends, of invitations, of comments) is right if it was right at any instant of the
-//! read's interval: at first so many, plus and minus what had been acknowledged by then, plus or minus any of what was
-//! under way. That is BG's judgement. A list that was read tells more: each of its elements is a register of its own,
-//! which was added and removed, so that a wrong element shows even where the size is right, or a missing one where
-//! another is too many.
+//! read's interval. There it is at first so many, plus and minus what had been acknowledged by then. Any of what was
+//! under way may count or not. That is BG's judgement. A list that was read tells more. Each of its elements is a
+//! separate register, which was added and removed. So a wrong element shows even where the size is right, or a
+//! missing one where another is too many.
 //!
-//! The set of right numbers over an interval has no holes: one update's end moves the bounds by one, within what they
+//! The set of right numbers over an interval has no holes. One update's end moves the bounds by one, within what they
 //! were while it was under way. So the least lower and the greatest upper bound over the interval decide, which
-//! `levels` has in tables of minima; elements that have to be there are counted by the intervals in which they have to
-//! be (`duty`). Altogether O((n + m) log n) for n updates and m reads, a list counting as its elements.
+//! `levels` has in tables of minima. Elements that have to be there are counted by the intervals in which they have
+//! to be (`duty`). Altogether O((n + m) log n) for n updates and m reads, a list counting as its elements.
 //!
-//! A wrong read is *stale* if it was true once, and then its age is how long ago; else it is *foreign*: nothing that
-//! was ever done explains it.
+//! A wrong read is *stale* if it was true once, and then its age is how long ago. Otherwise it is *foreign*: nothing
+//! that was ever done explains it.
 
 mod duty;
 mod levels;

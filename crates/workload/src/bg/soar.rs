@@ -1,9 +1,9 @@
-//! The search for the SoAR (the highest throughput that keeps a service level agreement) and for the Socialites (the
-//! most clients at the same time that it is kept for).
+//! The search for the SoAR and for the Socialites. The SoAR is the highest throughput that keeps a service level
+//! agreement. The Socialites are the most clients at a time that it is kept for.
 //!
-//! The number of clients is doubled as long as the agreement is kept and throughput rises; then the peak is looked for
-//! between the last numbers tried, by halves. Throughput that keeps the agreement is taken to rise up to one number of
-//! clients and to fall from there on.
+//! The number of clients is doubled as long as the agreement is kept and throughput rises. Then the peak is looked
+//! for between the last numbers tried, by halves. Throughput that keeps the agreement is taken to rise up to one
+//! number of clients and to fall from there on.
 
 use serde::Serialize;
 

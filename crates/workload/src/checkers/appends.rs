@@ -1,8 +1,8 @@
 //! Lists that many writers append to, each numbering what it appends. Read back, a list tells what was lost, what is
-//! there twice, and what came out of order, whatever happened to the store meanwhile.
+//! there twice, and what came out of order, whatever happened to the store.
 //!
-//! Weaker than [`super::list_append`], which judges whole transactions: but it needs no other order than that of each
-//! writer, so it can tell of millions of appends, and of a store that was reached around forebay.
+//! It is weaker than [`super::list_append`], which judges whole transactions. But it needs no other order than that
+//! of each writer. So it can tell of millions of appends, and of a store that was reached around forebay.
 
 use std::collections::{BTreeMap, HashMap};
 

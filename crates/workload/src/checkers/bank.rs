@@ -1,6 +1,6 @@
 //! Bank: transfers between accounts, and auditors who must always find the same sum.
 //!
-//! A sum alone does not show a transfer that was lost on both sides, so the last look is also compared with all
+//! A sum alone does not show a transfer that was lost on both sides. So the last look is also compared with all
 //! acknowledged transfers, account by account.
 
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ impl Bank {
     }
 
     /// With transfers that look at nothing and add, as often as they are told to: accounts may be overdrawn. What is
-    /// added travels as that, so nothing that others write meanwhile stands in its way.
+    /// added travels as that, so nothing that others write in between stands in its way.
     pub fn adding(self) -> Bank {
         Bank { adding: true, ..self }
     }

@@ -1,11 +1,11 @@
 //! List-append: transactions append unique elements to lists and read whole lists.
 //!
-//! The order of all writes to a key can be read from the key itself, so the version order is known and not guessed:
-//! the version of a list is its length, and a history becomes [`history::Record`]s that [`check_serializable`] judges
-//! in linear time. An append tells the length too, so it counts as a read of what was there before.
+//! The order of all writes to a key can be read from the key itself, so the version order is known and not guessed.
+//! The version of a list is its length. A history becomes [`history::Record`]s that [`check_serializable`] judges in
+//! linear time. An append tells the length too, so it counts as a read of what was there before.
 //!
-//! What a list can't tell: elements whose append was acknowledged but that no later read shows come after everything
-//! that was seen, in an order that nobody knows. Each gets a key of its own in the records (see [`Unseen`]).
+//! A list can't tell all. Elements whose append was acknowledged but that no later read shows come after everything
+//! that was seen, in an order that is not known. Each gets a separate key in the records (see [`Unseen`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Workloads that show whether transactions are serializable, over real sockets, and the checkers of what they saw.
 //!
 //! [`runner`] drives many clients of one [`Workload`] and merges what each saw into one history ([`Event`]s), on one
-//! clock. A connection that breaks leaves its transaction with an unknown outcome and the client connects again, so
-//! that a history may span crashes of the server. The workload then judges the history.
+//! clock. A connection that breaks leaves its transaction with an unknown outcome and the client connects again. So a
+//! history may span crashes of the server. The workload then judges the history.
 //!
 //! * [`appends`]: what is lost, repeated or out of order in lists that writers append to, over outages of a store;
 //! * [`list_append`]: the strongest: the order of all writes to a key can be read from the key itself;

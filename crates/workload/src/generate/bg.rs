@@ -1,6 +1,6 @@
 //! BG: each action is a transaction, on documents as `forebay bench` keeps them.
 //!
-//! Nobody answers a trace's generator, so every write counts as applied when its transaction ends.
+//! A trace's generator gets no answers, so every write counts as applied when its transaction ends.
 
 use std::collections::HashMap;
 

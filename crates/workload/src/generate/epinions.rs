@@ -1,7 +1,7 @@
 //! Epinions: reviews of items by users, and trust between users. Nine types, all flat.
 //!
-//! Who wrote a review is drawn as OLTP-Bench's loader does, with which the paper measured: few users write most, and
-//! nobody writes two of one item. So most users have few reviews, and their pages are small groups.
+//! Who wrote a review is drawn as OLTP-Bench's loader does, with which the paper measured. Few users write most, and
+//! no user writes two of one item. So most users have few reviews, and their pages are small groups.
 
 use fastrand::Rng;
 

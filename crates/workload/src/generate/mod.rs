@@ -1,8 +1,9 @@
 //! Workloads as traces: transactions with their types, levels and vertices, in key-value form. One seed, one output.
 //!
-//! A workload is one record in [`WORKLOADS`] beside its generator: name, defaults, the types that its transactions have
-//! (as graphs), and a function that makes a [`Generate`]. [`records`] turns what that generates into trace records, and
-//! [`write`] into a file of forebay's own format. Keys are numbers: the table in the upper bits, the row in the lower.
+//! A workload is one record in [`WORKLOADS`] beside its generator. The record has a name, defaults, the types of its
+//! transactions (as graphs), and a function that makes a [`Generate`]. [`records`] turns what that generates into
+//! trace records, and [`write`] into a file of forebay's own format. Keys are numbers: the table in the upper bits,
+//! the row in the lower.
 //!
 //! Levels say what a transaction asks for at the same time, vertices which access of the type's graph it is. A vertex
 //! that is asked for several keys (the lines of an order) needs all of them.

@@ -1,5 +1,5 @@
 //! Mixes like those of TAOBench, a model of a social network's store. The files of its product groups were never
-//! published: mixes A, B and C and PG1 have the shapes that the DeToX paper describes (sections 2.1 and 8.2), and
+//! published. Mixes A, B and C and PG1 have the shapes that the DeToX paper describes (sections 2.1 and 8.2).
 //! `taobench-a` and `taobench-o` draw from the two distributions that were published (CC0, audreyccheng/taobench).
 
 use fastrand::Rng;

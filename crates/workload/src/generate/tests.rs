@@ -5,7 +5,7 @@ fn options(workload: &Workload, transactions: u64) -> Options {
     Options { transactions, ..workload.options(7) }
 }
 
-/// The same seed gives the same records, another seed others; levels rise, vertices exist, types are known.
+/// Equal seeds give equal records, another seed others; levels rise, vertices exist, types are known.
 #[test]
 fn every_workload_is_sound_and_repeats() {
     for workload in WORKLOADS {

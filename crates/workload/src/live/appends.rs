@@ -1,5 +1,5 @@
-//! The tester of outages: every client appends numbers of its own to lists that all share. After the run, when all that
-//! was buffered has been carried over and nothing is cached, the lists are read back and judged ([`judge`]).
+//! The tester of outages: every client appends separate numbers to lists that all share. After the run, when all that
+//! was buffered has been applied and nothing is cached, the lists are read back and judged ([`judge`]).
 //!
 //! The lists are new with each run: `append:<time>-<n>`, or rows of `appends(id, elements)`. They are removed if all is
 //! well, and stay to be looked at if not.

@@ -1,31 +1,31 @@
-//! Live workloads: many clients at work on a running forebay (or another RESP server), or on PostgreSQL directly,
-//! while the store may go away and come back. Figures, a picture and verdicts are what comes out.
+//! Live workloads: many clients at work on a running forebay (or another RESP server), or on PostgreSQL directly. The
+//! store may go away and come back. Figures, a picture and verdicts are what comes out.
 //!
 //! **A workload is one file and one line.** It declares a [`Record`] (name, one sentence, records by default,
-//! constructor), which stands in [`WORKLOADS`]; help texts, the tests and the program's list follow from it. The
-//! constructor makes a [`Workload`] of [`Parameters`]: data and rules that all its clients share. The runner calls, in
-//! this order:
+//! constructor), which stands in [`WORKLOADS`]. Help texts, the tests and the program's list follow from it. The
+//! constructor makes a [`Workload`] of [`Parameters`]: data and rules that all its clients share. The runner calls,
+//! in this order:
 //!
 //! 1. [`Workload::prepare`], once, if data is to be loaded: makes tables where the [`Target`] is a database, and
 //!    empties what has to be empty.
-//! 2. [`Workload::load`] for each batch `0..`[`Workload::batches`], on many connections, in any order; again after a
-//!    broken connection, so a batch that is loaded twice is loaded once.
+//! 2. [`Workload::load`] for each batch `0..`[`Workload::batches`], on many connections, in any order. It is called
+//!    again after a broken connection, so a batch that is loaded twice is loaded once.
 //! 3. [`Workload::ready`], once: looks at what is there and says in one line what to do if it can't go on.
 //! 4. [`Workload::actor`] for each connection: what one client does. Then, over and over, [`Actor::choose`] (its next
 //!    action, by its name), [`Actor::act`] (does it on a [`Session`], measured), [`Actor::think`]. Where no reply will
 //!    come, because there was no connection or it took too long, [`Actor::lost`]. At the end [`Actor::end`].
-//! 5. [`Workload::check`], once, after all actors have ended and what is buffered was carried over: the verdicts.
+//! 5. [`Workload::check`], once, after all actors have ended and what is buffered was applied: the verdicts.
 //!
 //! A [`Session`] is one connection in one of two forms, and a workload speaks both: [`Session::Resp`] holds a
 //! [`crate::Client`]; [`Session::Sql`] holds a [`Sql`], whose statements are prepared at their first use. An action
-//! ends as an [`Ended`] (done, nothing found, buffered, skipped) or a [`Failure`], whose kind is the first word of the
-//! server's error (`STOREDOWN`), an SQLSTATE, or what happened to the connection; helpers on [`Failure`] make it from
-//! replies and errors. A failure that says `lost` has the runner connect again.
+//! ends as an [`Ended`] (done, nothing found, buffered, skipped) or a [`Failure`]. The kind of a failure is the first
+//! word of the server's error (`STOREDOWN`), an SQLSTATE, or what happened to the connection. Helpers on [`Failure`]
+//! make it from replies and errors. A failure that says `lost` has the runner connect again.
 //!
-//! [`run`] measures: a histogram and counts per action's name, done and failed per [`INTERVAL`], modes of the store
-//! over time (`modes.rs` asks forebay for `CACHE STATE`, or tries the database). With a rate, actions are due at fixed
-//! times, and a latency counts from when its action was due. Its [`Report`] says all that in words, as JSON and as
-//! CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
+//! [`run`] measures a histogram and counts per action's name, done and failed per [`INTERVAL`], and modes of the
+//! store over time. (`modes.rs` asks forebay for `CACHE STATE`, or tries the database.) With a rate, actions are due
+//! at fixed times, and a latency counts from when its action was due. Its [`Report`] says all that in words, as JSON
+//! and as CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
 //! workload, for who searches a highest load.
 
 mod appends;
@@ -132,7 +132,7 @@ pub trait Workload: Send + Sync {
     /// Client `number`, from 0.
     fn actor(self: Arc<Self>, number: u32, random: fastrand::Rng) -> Box<dyn Actor>;
 
-    /// Judges the run. All that was buffered has been carried over, or [`Report::drained`] says false.
+    /// Judges the run. All that was buffered has been applied, or [`Report::drained`] says false.
     fn check<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<Vec<Verdict>, LiveError>> {
         let _ = session;
         Box::pin(async { Ok(Vec::new()) })
@@ -195,7 +195,7 @@ pub struct Verdict {
     pub of: u64,
     /// Whether that breaks a promise.
     pub breach: bool,
-    /// The first one, for who looks into it.
+    /// The first one, for a person who looks into it.
     pub example: Option<String>,
 }
 
@@ -250,7 +250,7 @@ impl LiveError {
     }
 }
 
-/// Who is told how far it has come. Called from several threads.
+/// What is told how far it has come. Called from several threads.
 pub trait Progress: Send + Sync {
     /// A phase begins; `total` steps are ahead.
     fn begin(&self, title: &'static str, total: u64);
@@ -260,7 +260,7 @@ pub trait Progress: Send + Sync {
     fn end(&self);
 }
 
-/// For those who want no progress shown.
+/// For callers that want no progress shown.
 pub struct Silent;
 
 impl Progress for Silent {

@@ -14,7 +14,7 @@ use crate::client::Says;
 /// How often it is asked.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who does not answer within this time counts as away.
+/// A store that does not answer within this time counts as away.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Changes of mode that are kept.
@@ -46,9 +46,9 @@ pub struct OutageFigures {
     pub buffered: u64,
     /// Of these, made part of a later one.
     pub merged: u64,
-    /// Of these, carried over.
+    /// Of these, applied.
     pub applied: u64,
-    /// Documents that other programs had changed meanwhile.
+    /// Documents that other programs had changed in it.
     pub conflicts: u64,
     /// Refused for want of room.
     pub full: u64,

@@ -80,7 +80,7 @@ pub struct Report {
     pub modes: Vec<Span>,
     /// What forebay has counted of outages; `None` of other targets.
     pub outage: Option<OutageFigures>,
-    /// Why not all that was buffered could be carried over after the run; `None` if it was.
+    /// Why not all that was buffered could be applied after the run; `None` if it was.
     pub not_drained: Option<String>,
     /// Why it could not be judged; `None` if it was. The figures are as measured all the same.
     pub not_judged: Option<String>,
@@ -147,7 +147,7 @@ impl Report {
         100.0 * fast as f64 / (self.done + self.failed).max(1) as f64
     }
 
-    /// Whether all that was buffered has been carried over.
+    /// Whether all that was buffered has been applied.
     pub fn drained(&self) -> bool {
         self.not_drained.is_none()
     }
@@ -244,7 +244,7 @@ impl Report {
                 text,
                 "outage",
                 &format!(
-                    "{} buffered (at most {} at a time, {} bytes), {} merged, {} carried over, {} conflicts, {} \
+                    "{} buffered (at most {} at a time, {} bytes), {} merged, {} applied, {} conflicts, {} \
                      refused for want of room, {} in quarantine",
                     outage.buffered,
                     outage.pending_max,

@@ -42,7 +42,7 @@ impl NumberedRequests<'_> {
         self.writes[place / 64] >> (place % 64) & 1 == 1
     }
 
-    /// Who sent it.
+    /// Which client sent it.
     #[inline]
     pub fn client(&self, place: usize) -> u32 {
         self.clients.get(place).copied().unwrap_or(0)

@@ -1,13 +1,13 @@
 //! Replacement by worth at age (`curve.rs`): the page of least worth goes, and a newcomer comes in if it is worth more.
 //!
-//! Pages of one class and size stand in lists by last request, so by age. Where a class' worth over age first rises and
-//! then falls (as that of pages that come back after a loop: the nearer, the better, and nothing after it), the page of
-//! least worth stands at one of the two ends. Other curves are cut at their dips (`curve::dips`), with a list for each
-//! part, into which pages go on as they grow older. So a tree of minima over the ends of all lists knows the least.
+//! Pages of one class and size stand in lists by last request, so by age. A class' worth over age may first rise and
+//! then fall, as that of pages that come back after a loop does. Then the page of least worth stands at one of the
+//! two ends. Other curves are cut at their dips (`curve::dips`), with a list for each part, into which pages go on as
+//! they grow older. So a tree of minima over the ends of all lists knows the least.
 //!
-//! Ends change their worth without being touched, as time goes by: with each victim a few lists are looked at again, by
-//! turns, and the lowest always is. No page but those at ends is ever looked at; and while a list has the ends that it
-//! had and neither has grown into another bin of ages, what the last look showed is still so.
+//! Ends change their worth without being touched, as time goes by. With each victim a few lists are looked at again,
+//! by turns, and the lowest always is. No page but those at ends is ever looked at. What the last look at a list
+//! showed holds while it has the ends that it had, and neither grows into another bin of ages.
 
 use super::super::list::{LIST_BYTES, Lists, NODE_BYTES};
 use super::super::{Access, Order, Settings, Slot, Unit, Why};

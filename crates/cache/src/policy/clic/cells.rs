@@ -1,5 +1,5 @@
-//! A cell is what a request is learned by: its hint set and, where the policy derives hints by itself, what the page's
-//! past was like: how often it was asked for lately, and how long ago the last time was.
+//! A cell is what a request is learned by: its hint set and, where the policy derives hints by itself, the page's
+//! past. The past is how often the page was asked for lately, and how long ago the last time was.
 
 use super::curve;
 use super::meanings::{Meanings, OWN_VALUES, SETS_MAX};

@@ -1,11 +1,11 @@
 //! What a page is worth at its age: an index of Gittins' kind over histograms of what became of pages.
 //!
-//! Ages are in requests, in half-octave bins. Of a class of requests we know at which ages pages were read again (a
-//! hit, if they are kept until then), and at which ages they came to another end: written, or forgotten. Kept from one
-//! age to a later one, a page earns hits and costs time; the index is the best ratio of both over all ages at which one
-//! might stop to keep it (Gittins 1979; with classes of hints instead of applications: Beckmann, Chen, Cidon: LHD,
-//! NSDI 2018). It generalises CLIC's `f / D` (equation 2), which keeps every page until it is read again, whatever the
-//! age, and charges nothing for those that never are.
+//! Ages are in requests, in half-octave bins. Of a class of requests we know two things. One is at which ages pages
+//! were read again (a hit, if they are kept until then). The other is at which ages they came to another end:
+//! written, or forgotten. Kept from one age to a later one, a page earns hits and costs time. The index is the best
+//! ratio of both over all ages at which one might stop to keep it. (Gittins 1979, with classes of hints instead of
+//! applications: Beckmann, Chen, Cidon: LHD, NSDI 2018). It generalises CLIC's `f / D` (equation 2). That keeps every
+//! page until it is read again, whatever the age, and charges nothing for those that never are.
 
 /// Bins of ages: up to 4 million requests, all beyond in the last one.
 pub(super) const BINS: usize = 44;

@@ -1,10 +1,10 @@
 //! Which requests are followed up to what becomes of them.
 //!
-//! `clic-g` asks its outqueue for nothing but outcomes, about one for each request, and draws its sample of them. So it
-//! need not remember the last request of every page: where a part of the requests, chosen as if by chance, yields more
-//! outcomes than the sample takes, only those are followed. The others are forgotten with their pages, and nothing is
-//! noted when their pages are asked for again. Each outcome has the same chance to be in the sample as before, and the
-//! outqueue, that much shorter, reaches back as far.
+//! `clic-g` asks its outqueue for nothing but outcomes, about one for each request, and draws its sample of them. So
+//! it need not remember the last request of every page. Where a part of the requests, chosen as if by chance, yields
+//! more outcomes than the sample takes, only those are followed. The others are forgotten with their pages, and
+//! nothing is noted when their pages are asked for again. Each outcome has the same chance to be in the sample as
+//! before, and the outqueue, that much shorter, reaches back as far.
 
 use super::outqueue::Request;
 

@@ -1,7 +1,7 @@
 //! What is learned over all partitions: statistics of hint sets by windows, and the table of priorities made of them.
 //!
-//! Orders collect what they saw and hand it over in batches; at the end of a window of W requests (section 3.2) a new
-//! table is made, which each order takes up when it hands over its next batch. With one partition that is exactly
+//! Orders collect what they saw and hand it over in batches. At the end of a window of W requests (section 3.2) a new
+//! table is made. Each order takes it up when it hands over its next batch. With one partition that is exactly
 //! between the window's last request and the next one.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! What hint sets stand for, as numbers: each value of each hint type is one number, whatever its schema.
 //!
 //! A hint set is a vector of such numbers. Its first column is the schema, which is the client's name space (CLIC,
-//! section 2: each client's hint types are distinct), so two clients share no value. A set that nobody defined is a
-//! category of its own.
+//! section 2: each client's hint types are distinct). So two clients share no value. A set without a definition is a
+//! separate category.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -5,9 +5,9 @@
 //! is right for both, so two trees are fitted: one to all that is remembered, one to the last window alone. Each
 //! window is a test that neither has seen. Whose leaves foretold better what became of its requests is used next.
 //!
-//! How well is the likelihood of what the priority (equation 2) is made of: that a page is read again at its leaf's
-//! rate and, if so, after a time about its leaf's mean. Earlier windows count with [`FADE`]: one by chance does not
-//! decide, and a load that changes is followed within two or three.
+//! How well is the likelihood of what the priority (equation 2) is made of. That is that a page is read again at its
+//! leaf's rate and, if so, after a time about its leaf's mean. Earlier windows count with [`FADE`]: one by chance
+//! does not decide, and a load that changes is followed within two or three.
 //!
 //! Only where pages stand by priority. What pages are worth by age needs more outcomes than a window has, so that
 //! `clic-g` always remembers.

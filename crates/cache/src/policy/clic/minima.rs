@@ -1,5 +1,5 @@
-//! Which of many numbers is the least: a tree of minima, with a number changed in as many steps as it has levels at
-//! most, and the least one at its root.
+//! Which of many numbers is the least: a tree of minima, with the least one at its root. To change a number takes at
+//! most as many steps as the tree has levels.
 
 /// The numbers, infinite at first.
 pub(super) struct Minima {

@@ -1,5 +1,5 @@
-//! CLIC: client-informed caching (Liu, Aboulnaga, Li, Salem, FAST 2009). Clients attach hint sets to their requests;
-//! what a hint set is worth is learned from what became of the pages that were requested with it.
+//! CLIC: client-informed caching (Liu, Aboulnaga, Li, Salem, FAST 2009). Clients attach hint sets to their requests.
+//! What a hint set is worth is learned from what became of the pages that were requested with it.
 //!
 //! | part | paper |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `followed.rs`: of which requests the outcomes are noted | beyond it |
 //! | `meanings.rs`, `cells.rs`: what hint sets stand for | 2 |
 //!
-//! `clic` and `clic-top-k` are the paper to the letter. Two things it leaves open: a page that enters the outqueue
-//! again moves to its newest end; and a demote or a write is a write re-reference, a prefetch a read one.
+//! `clic` and `clic-top-k` are the paper to the letter. The paper leaves two things open. A page that enters the
+//! outqueue again moves to its newest end. A demote or a write is a write re-reference, a prefetch a read one.
 
 mod aged;
 mod cells;

@@ -1,6 +1,6 @@
-//! `clic-tree` and `clic-g` as a whole by scans: every outcome of a window is kept in a list, classes are looked up in
-//! the tree each time, pages stand in plain lists. How a tree grows, what a curve is made of and what hint sets stand
-//! for is tested apart, so these are used here.
+//! `clic-tree` and `clic-g` as a whole by scans. Every outcome of a window is kept in a list, classes are looked up
+//! in the tree each time, and pages stand in plain lists. How a tree grows, what a curve is made of and what hint
+//! sets stand for is tested apart, so these are used here.
 
 mod events;
 mod taught;
@@ -337,7 +337,7 @@ impl Order for Model {
             let own = self.worth(self.class(self.missed), 0, self.unit.weight(incoming.size));
             (least.map(|least| least.1), least.is_some_and(|least| own > least.0))
         } else {
-            // Figure 4: of the lowest priority that who was asked for least recently.
+            // Figure 4: of the lowest priority the one that was asked for least recently.
             let listed = self.pages.iter().filter(|page| self.is_listed(page.slot));
             let least = listed.min_by_key(|page| (self.class(page.cell), page.at));
             let priority = |cell: u32| self.taught.classes[self.class(cell)].1;

@@ -1,9 +1,9 @@
 //! The outqueue (CLIC, section 3.1): of pages that are not cached, when they were requested last, and with what.
 //!
-//! There are several of them for each cached page, so they are kept small: a ring of 12 bytes each, oldest first, found
-//! by a fingerprint of 32 bits through an index. A page that is taken out of the middle leaves its place empty until
-//! the ring has passed it, or until empty places are a third of it. Two pages of one fingerprint are one: with 400,000
-//! pages one look-up in 10,000 finds another's, the same in each run.
+//! There are several of them for each cached page, so they are kept small. They stand in a ring of 12 bytes each,
+//! oldest first, and are found by a fingerprint of 32 bits through an index. A page that is taken out of the middle
+//! leaves its place empty. It stays so until the ring has passed it, or until empty places are a third of it. Two
+//! pages of one fingerprint are one: with 400,000 pages one look-up in 10,000 finds another's, the same in each run.
 
 use std::collections::VecDeque;
 

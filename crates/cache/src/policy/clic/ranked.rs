@@ -1,9 +1,9 @@
-//! The replacement of figure 4: the page of lowest priority goes, the least recently requested of those; a newcomer
+//! The replacement of figure 4. Of the pages of lowest priority the least recently requested one goes. A newcomer
 //! comes in if its priority is higher.
 //!
-//! All in constant time: hint sets of one priority are a class, each class has a list of its pages by last request, and
-//! a bitmap knows the lowest class that has any. When priorities change, at the end of a window, the pages are sorted
-//! into lists anew.
+//! All of this takes constant time. Hint sets of one priority are a class. Each class has a list of its pages by last
+//! request. A bitmap knows the lowest class that has any. When priorities change, at the end of a window, the pages
+//! are sorted into new lists.
 
 use std::ops::Range;
 

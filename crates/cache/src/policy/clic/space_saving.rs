@@ -14,7 +14,7 @@ pub(super) struct Counter<T> {
     pub count: u64,
     /// By how much `count` may be too high.
     pub error: u64,
-    /// What its owner counts while it is tracked; begins anew with each item.
+    /// What its owner counts while it is tracked; begins again with each item.
     pub note: T,
 }
 
@@ -84,7 +84,7 @@ impl<T: Copy + Default> SpaceSaving<T> {
         &self.counters
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn clear(&mut self) {
         self.counters.clear();
         self.places.clear();

@@ -1,9 +1,10 @@
 //! Hint sets in groups that behave alike: a binary tree over single hint values (the paper's section 6.3 leaves this
 //! open). A useless hint type is never split on, so it dilutes nothing.
 //!
-//! Grown best first. A split sends some values of one hint type one way and the others the other way; sorted by
-//! priority, only as many cuts as there are values less one have to be tried. Its gain is the number of outcomes times
-//! the squared difference of log priorities, less what pure noise would have gained: the more, the less even the cut.
+//! Grown best first. A split sends some values of one hint type one way and the others the other way. Sorted by
+//! priority, only as many cuts as there are values less one have to be tried. Its gain is the number of outcomes
+//! times the squared difference of log priorities, less what pure noise would have gained. Noise gains the more, the
+//! less even the cut is.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

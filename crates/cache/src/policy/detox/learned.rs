@@ -90,7 +90,7 @@ struct State {
     /// Transactions in the order in which they began, some of them ended.
     began: VecDeque<u64>,
     ended: HashMap<u64, Ended, foldhash::fast::FixedState>,
-    /// The same for those that ended.
+    /// Likewise for those that ended.
     ended_order: VecDeque<u64>,
     types: HashMap<u16, Type, foldhash::fast::FixedState>,
     scratch: Scratch,
@@ -272,8 +272,8 @@ impl Transactions {
         }
     }
 
-    /// A transaction has ended, says `order`: what it asked for, scored by the first who says so. None if nothing of it
-    /// is known.
+    /// A transaction has ended, says `order`: what it asked for, scored by the first order that says so. None if
+    /// nothing of it is known.
     pub fn ended(&self, order: u32, txn: u64, committed: bool, take: impl FnOnce(&[Touch])) {
         let mut state = self.lock();
         let state = &mut *state;

@@ -1,16 +1,16 @@
 //! DeToX: keys are worth what the groups that they are in save whole transactions (OSDI'23, sections 4, 5 and 8.4).
 //!
-//! When a transaction ends, each of its groups scores `least frequency * hits / size`, and its keys get that as their
+//! When a transaction ends, each of its groups scores `least frequency * hits / size`. Its keys get that as their
 //! instance score (`learned.rs`, and `graph/` where the type's graph is known). A key's score is the mean of its
-//! instance scores plus an age that rises with each victim; of a pool of candidates the lowest goes (`order.rs`). How
+//! instance scores plus an age that rises with each victim. Of a pool of candidates the lowest goes (`order.rs`). How
 //! often a key was asked for, and its sum of instance scores, are remembered for a while after it left
 //! (`../remembered.rs`).
 //!
-//! Departures from the paper, each a parameter, since its formula as printed does not give its figures: the age counts
-//! with a factor of 0.9 (with 1 it drowns the group scores), candidates are kept between evictions, and what is known
-//! of a key outlives it. `detox-paper-literal` has none of the three. A level enters as a whole: a newcomer displaces
-//! nothing of its own transaction's level, and where that level is worth least of all that is looked at, the newcomer
-//! stays out. Writes take no part, as they save no round trip.
+//! There are three departures from the paper, each a parameter, since its formula as printed does not give its
+//! figures. The age counts with a factor of 0.9 (with 1 it drowns the group scores). Candidates are kept between
+//! evictions. What is known of a key outlives it. `detox-paper-literal` has none of the three. A level enters as a
+//! whole: a newcomer displaces nothing of the level that it belongs to. Where that level is worth least of all that
+//! is looked at, the newcomer stays out. Writes take no part, as they save no round trip.
 
 mod asking;
 mod learned;
@@ -185,7 +185,7 @@ fn transactions(settings: &Settings, grouping: Grouping) -> Arc<dyn Learned> {
 
 fn order(settings: &Settings, learned: Arc<dyn Learned>, admits: bool) -> Box<dyn Order> {
     let any: Arc<dyn Any + Send + Sync> = learned;
-    // Who hands over another policy's part gets an order that knows no transaction but its own.
+    // A caller that hands over another policy's part gets an order that knows no transaction but its own.
     let transactions = any
         .downcast::<Transactions>()
         .unwrap_or_else(|_| Arc::new(Transactions::new(Grouping::Levels, GroupFrequency::Min)));

@@ -168,7 +168,7 @@ impl Detox {
     /// One value for all instance scores (section 4.2.3).
     fn aggregate(&self, known: &Known) -> f64 {
         match self.tuning.aggregate {
-            // What a transaction has asked for can have come in anew, uncounted, before it commits.
+            // What a transaction has asked for can have come in again, uncounted, before it commits.
             Aggregate::Average if known.frequency <= 0.0 => f64::from(known.total),
             Aggregate::Average => f64::from(known.total) / f64::from(known.frequency),
             Aggregate::Max | Aggregate::Min | Aggregate::Median => f64::from(known.total),

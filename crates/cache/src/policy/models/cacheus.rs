@@ -1,4 +1,4 @@
-//! CACHEUS: what is counted incrementally there is counted anew here each time.
+//! CACHEUS: what is counted incrementally there is counted from nothing here each time.
 
 use std::collections::BTreeMap;
 

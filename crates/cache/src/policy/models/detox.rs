@@ -1,7 +1,7 @@
-//! DeToX as a whole by scans: what a transaction asked for is a list, a level's score is looked up in it, and what may
-//! go is searched for. Where the order draws by chance the model draws the same numbers. What scores a graph has, and
-//! which keys are remembered, is compared with brute force elsewhere (`tests/graph.rs`, `remembered.rs`), so both are
-//! used here.
+//! DeToX as a whole by scans. What a transaction asked for is a list, a level's score is looked up in it, and what
+//! may go is searched for. Where the order draws by chance the model draws the same numbers. What scores a graph has,
+//! and which keys are remembered, is compared with brute force elsewhere (`tests/graph.rs`, `remembered.rs`), so both
+//! are used here.
 
 mod equality;
 

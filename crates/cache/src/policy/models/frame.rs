@@ -1,4 +1,4 @@
-//! A frame for naive models: entries are rows of one vector, from oldest to newest, and a rule says only what its
+//! A frame for naive models. Entries are rows of one vector, from oldest to newest, and a rule says only what its
 //! policy does with them. Lists are numbers on rows; their order is that of the rows.
 
 use crate::policy::{Access, MARKS_MAX, Order, Settings, Slot, Unit, Why};

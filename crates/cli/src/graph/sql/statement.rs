@@ -34,7 +34,7 @@ pub(super) fn read(line: u64, tokens: Vec<TokenWithSpan>) -> Result<Option<State
     if let Some(nested) = queries.get(own) {
         return wrong(
             *nested,
-            "a query inside a statement is an access of its own: write it as a statement before, and \
+            "a query inside a statement is a separate access: write it as a statement before, and \
                                use what it selects as :column",
         );
     }

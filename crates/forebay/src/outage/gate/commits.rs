@@ -89,7 +89,7 @@ impl Inner {
         }
     }
 
-    /// How long to wait for room; none if there is nothing to wait for. `progress` is when something was carried over
+    /// How long to wait for room; none if there is nothing to wait for. `progress` is when something was applied
     /// last, and how much was by then.
     fn until_room(&self, progress: &mut (Duration, u64)) -> Option<Duration> {
         let (state, now) = (self.state(), self.runtime.elapsed());
@@ -334,7 +334,7 @@ impl Inner {
                     outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
                     continue;
                 }
-                // Under the lock: where the tables become known now, all that is buffered is tied anew under it.
+                // Under the lock: where the tables become known now, all that is buffered is tied again under it.
                 let merge = self.settings.merge && self.may_merge(&state, commit);
                 let form = commit.writes.first().filter(|_| merge).map(|write| self.store.form(&write.key));
                 match state.buffer.take(commit, self.ties(commit), unknown(at), form.as_ref(), now_ms) {
@@ -371,7 +371,7 @@ impl Inner {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Whether what waits of the document that `commit` writes may still be replaced: while it is carried over, one
+    /// Whether what waits of the document that `commit` writes may still be replaced: while it is applied, one
     /// that is written all the time would never get its turn.
     fn may_merge(&self, state: &State, commit: &Commit) -> bool {
         let Some(write_back) = state.write_back.as_ref().filter(|_| state.mode != Mode::Failed) else {

@@ -1,10 +1,10 @@
-//! What the tier is told beside what is buffered, for whoever opens it next: what changes mean, and by what the
-//! store is recognised, and as whom it is used.
+//! What the tier is told beside what is buffered, for the next owner that opens it. It tells what changes mean, by
+//! what the store is recognised, and as whom it is used.
 //!
-//! A store that was put back to an earlier state while nobody looked (a restored backup, a standby that lagged) lacks
-//! commits that it had acknowledged. So the newest of these are remembered every second where there are new ones, and
-//! at an orderly end; a start compares. Not with each commit: its acknowledgement would wait for another disk. What is
-//! missed by that is the loss of nothing but the last second before a forebay that was killed.
+//! A store may be put back to an earlier state while no forebay looks (a restored backup, a standby that lagged).
+//! Then it lacks commits that it had acknowledged. So the newest of these are remembered every second where there are
+//! new ones, and at an orderly end; a start compares. Not with each commit: its acknowledgement would wait for
+//! another disk. What is missed by that is the loss of nothing but the last second before a forebay that was killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::tier::Remembered;
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks after which a tier that could not be described is described again: a journal is written anew for that.
+/// Looks after which a tier that could not be described is described again: a journal is written again for that.
 const LOOKS_PER_DESCRIPTION: u32 = 10;
 
 /// Bytes of what the tier keeps of the store's tables; mapping and catalogue together have twice that.
@@ -83,7 +83,7 @@ impl Inner {
         let description = Description { mapping: self.mapping.clone(), catalogue };
         let (news, again) = (self.news(state), std::mem::take(&mut state.undescribed));
         let inner = self.clone();
-        // First: a start that is killed between the two finds out anew that an operator has to decide, since the
+        // First: a start that is killed between the two finds out again that an operator has to decide, since the
         // journal does not say yet that it was there. The other way round it would be forgotten. Both at once: what an
         // operator says next comes behind them.
         let remembered = news.map(|news| journal.remember(news));
@@ -102,7 +102,7 @@ impl Inner {
     }
 
     /// Another store stands where the first was, and waits for an operator. Then that one is not forgotten: if it comes
-    /// back, what is buffered is carried over to it, as if this one had never been there.
+    /// back, what is buffered is applied to it, as if this one had never been there.
     pub(super) fn keeps_first(&self, state: &State) -> bool {
         state.suspended.is_some() && !state.resuming && self.store.is_another()
     }
@@ -160,7 +160,7 @@ impl Inner {
         state.suspended.is_some() && !state.resuming
     }
 
-    /// Has the tier know that what waits is carried over again; done when it does.
+    /// Has the tier know that what waits is applied again; done when it does.
     pub(super) fn tell(self: &Arc<Inner>, state: &mut State) -> BoxFuture<'static, Result<(), AppendError>> {
         let remembered = self.news(state).map(|news| self.journal.remember(news));
         // That the store is another, or was another's, is what the tier may not say before an operator does.
@@ -177,7 +177,7 @@ impl Inner {
         })
     }
 
-    /// What the tier did not take, it is told again at the next look; meanwhile it stays what is known.
+    /// What the tier did not take, it is told again at the next look; until then it stays what is known.
     fn remembered(&self, answer: Result<(), AppendError>) {
         if let Err(error) = answer {
             self.state().untold = true;
@@ -191,7 +191,7 @@ impl Inner {
         // A store that was not reached yet says nothing of itself.
         let acknowledged = if state.opens_late { known() } else { self.store.acknowledged() };
         let now = match &state.remembered {
-            // Each start that finds another store finds out anew.
+            // Each start that finds another store finds out again.
             Some(first) if self.keeps_first(state) => first.clone(),
             _ => Remembered { acknowledged, suspended: self.is_undecided(state), owner: self.owner },
         };

@@ -1,5 +1,5 @@
-//! What an operator decides about quarantined transactions. One decision at a time about each, and none is acted upon
-//! before the journal has it: or a restart could give up what was tried again, and has landed.
+//! What an operator decides about quarantined transactions. One decision at a time is taken about each, and none is
+//! acted upon before the journal has it. Otherwise a restart could give up what was tried again, and has landed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,13 +59,13 @@ impl Gate {
     }
 
     /// Has quarantined transactions tried again: this one, or all that nobody else decides about; while nothing is
-    /// carried over they wait like the others. Answers how many, when the journal has that.
+    /// applied they wait like the others. Answers how many, when the journal has that.
     pub async fn retry(&self, number: Option<u64>) -> usize {
         let inner = self.inner.clone();
         self.inner.to_its_end(async move { inner.retry(number).await }).await.unwrap_or_default()
     }
 
-    /// Gives a quarantined transaction up, or one that waits while nothing is carried over, for `reason`. Whoever may
+    /// Gives a quarantined transaction up, or one that waits while nothing is applied, for `reason`. Whoever may
     /// change its documents meanwhile builds on what goes: their locks are to be held.
     pub async fn give_up(&self, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (inner, reason) = (self.inner.clone(), reason.to_owned());
@@ -117,7 +117,7 @@ impl Inner {
     /// says why it can't be.
     fn begin_to_give_up(&self, number: u64) -> Result<(Buffered, bool), GivenUp> {
         let mut state = self.state();
-        // While nothing is carried over, an operator decides about what waits as well.
+        // While nothing is applied, an operator decides about what waits as well.
         let waited = state.suspended.is_some() && state.buffer.standing(number) == Some(Standing::Waiting);
         if state.decided.contains(&number) {
             return Err(GivenUp::Deciding);

@@ -19,7 +19,7 @@ use crate::store::portion::Portion;
 use crate::value::Blob;
 use crate::version::{TxnId, Version};
 
-/// Longest that a read waits for what is buffered to be carried over by a store that is there.
+/// Longest that a read waits for what is buffered to be applied by a store that is there.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// How often the store is asked for a document behind which changes move.
@@ -28,7 +28,7 @@ const LEARN_TRIES: usize = 3;
 /// For whom documents are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::outage) enum Asker {
-    /// Somebody who waits for them.
+    /// A call that waits for them.
     Client,
     /// The cache or the drain, which will ask again. That is not counted, and nothing is waited for.
     Ourselves,
@@ -50,7 +50,7 @@ struct Waits {
     changed: Option<oneshot::Receiver<()>>,
 }
 
-/// Has what is buffered carried over without regard to its age, as long as it lives.
+/// Has what is buffered applied without regard to its age, as long as it lives.
 struct Hurry<'a>(&'a Inner);
 
 impl<'a> Hurry<'a> {
@@ -129,7 +129,7 @@ impl Inner {
         for (key, read) in keys.iter().zip(&mut reads) {
             let asks = mutation::on(Fault::QueueMergedWhole) && !state.reads.is_open();
             match state.buffer.merged(key) {
-                // What is written later to another document of its row may make that row anew.
+                // What is written later to another document of its row may make that row again.
                 Merged::Known(Read { value: None, .. }) if self.made_beside(&state, key) => {
                     return Err(self.waits(&mut state, key, asker));
                 }
@@ -212,7 +212,7 @@ impl Inner {
             let asked: Vec<(Key, Vec<TxnId>)> = unknown.iter().map(|(key, story)| (key.clone(), story.ids())).collect();
             let reads = match self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await {
                 Ok(Some(reads)) => reads,
-                // A store that can't tell the two together is read once they are carried over.
+                // A store that can't tell the two together is read once they are applied.
                 Ok(None) => return Ok(()),
                 // What is known has to do.
                 Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => return Ok(()),
@@ -238,7 +238,7 @@ impl Inner {
         self.ask_to_read(self.store.get_within(keys, bytes_max), away, asker).await
     }
 
-    /// The same of any `call` that reads.
+    /// Likewise of any `call` that reads.
     pub(in crate::outage) async fn ask_to_read<T>(
         &self,
         mut call: BoxFuture<'_, Result<T, ReadError>>,
@@ -262,7 +262,7 @@ impl Inner {
             Err(ReadError::Unavailable(Unavailable(why))) => {
                 let why = why.clone();
                 if state.reads.failed(&why) {
-                    // Who can't even read from it will not write to it.
+                    // A call that can't even read from it will not write to it.
                     state.writes.trip(&why);
                     self.settle(&mut state);
                 }
@@ -329,7 +329,7 @@ impl Inner {
         let mut state = self.state();
         for ((key, version, story), (read, applied)) in merged.into_iter().zip(reads) {
             match state.buffer.merged(&key) {
-                // It has been carried over meanwhile.
+                // It has been applied by now.
                 Merged::Nothing => match state.buffer.stored_version(&key, version) {
                     Some(stored) => asked.push((key, stored)),
                     None => overtaken.push(key),

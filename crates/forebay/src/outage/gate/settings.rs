@@ -24,13 +24,13 @@ pub struct GateSettings {
     pub breaker: BreakerSettings,
     /// Room for what is buffered, bytes.
     pub bytes_max: usize,
-    /// Which transactions must be carried over in order.
+    /// Which transactions must be applied in order.
     pub lanes: LaneRule,
     /// Batches on their way to the store at a time.
     pub workers: usize,
     /// Transactions of one batch at most.
     pub batch_max: usize,
-    /// Transactions that are carried over per second at most, so that the others get their share of the store; 0: no
+    /// Transactions that are applied per second at most, so that the others get their share of the store; 0: no
     /// limit. There is none with write-back either: then the others wait for the drain.
     pub per_second_max: u64,
     /// Neighbours in one document's queue become one.
@@ -39,7 +39,7 @@ pub struct GateSettings {
     pub on_conflict: OnConflict,
     /// How long what is cached is served while the store is away and others may write to it, ms.
     pub stale_ms_max: u64,
-    /// Every write is buffered at first, and carried over before it is this old, ms, or when half the room is taken;
+    /// Every write is buffered at first, and applied before it is this old, ms, or when half the room is taken;
     /// writes are held up so that the drain keeps up with them.
     pub write_back_ms: Option<u64>,
 }
@@ -80,11 +80,11 @@ pub struct GateState {
     pub oldest_ms: Option<u64>,
     /// Why the store counts as away, or was last.
     pub why: String,
-    /// Why nothing is carried over.
+    /// Why nothing is applied.
     pub suspended: Option<String>,
-    /// Who has taken the store over: it is not ours any more, and nothing of it is answered.
+    /// Which owner has taken the store over: it is not ours any more, and nothing of it is answered.
     pub fenced: Option<String>,
-    /// Carried over, and not noted in the journal yet for want of room.
+    /// Applied, and not noted in the journal yet for want of room.
     pub unnoted: usize,
     /// The disk under the journal has less room than the memory: it may be full first.
     pub short: bool,

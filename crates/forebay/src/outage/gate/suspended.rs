@@ -1,12 +1,12 @@
-//! While nothing is carried over, since an operator has to compare what is buffered with the store first. That ends for
-//! all at once ([`Gate::resume`]), or transaction by transaction: each is applied ([`Gate::apply`]) or given up
+//! While nothing is applied, since an operator has to compare what is buffered with the store first. That ends for
+//! all at once ([`Gate::resume`]), or transaction by transaction. Each is applied ([`Gate::apply`]) or given up
 //! ([`Gate::give_up`]), and with the last it is over.
 //!
-//! **Invariants.** What an operator was answered stands in the tier: a start behind it goes on with it. The one
-//! exception is a store which the tier does not know yet, since what is decided about that one must not be done to the
+//! **Invariants.** What an operator was answered stands in the tier: a start after that goes on with it. The one
+//! exception is a store which the tier does not know yet. What is decided about that one must not be done to the
 //! first, should that come back. Nothing is decided before the store was reached since the start, for what is found
-//! then may be another thing than what was compared; and when it is found in an earlier state, or others had it, what
-//! was decided before is forgotten in the tier before that is remembered there.
+//! then may be another thing than what was compared. When the store is found in an earlier state, or others had it,
+//! what was decided before is forgotten. The tier forgets that before it remembers the store.
 
 use std::sync::Arc;
 
@@ -29,14 +29,14 @@ use crate::version::TxnId;
 /// Documents of earlier transactions that the store is asked for when a row is to be deleted alone: what they name.
 const NAMING_MAX: usize = 4096;
 
-/// Why a transaction can't be carried over as it is.
+/// Why a transaction can't be applied as it is.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// It is not here, or all that waits is carried over anyway.
+    /// It is not here, or all that waits is applied anyway.
     #[error("it does not wait for an operator")]
     NotWaiting,
-    /// With the first answer since the start an operator has to decide anew, since nothing could be compared before.
+    /// With the first answer since the start an operator has to decide again, since nothing could be compared before.
     #[error("the database was not reached since the start")]
     NotReached,
     /// The store refuses it.
@@ -48,7 +48,7 @@ pub enum ApplyError {
     /// Something else is being decided about it, or it is on its way to the journal.
     #[error("something else is being decided about it")]
     Deciding,
-    /// The store was found in an earlier state meanwhile.
+    /// The store was found in an earlier state by then.
     #[error("the store was found in an earlier state meanwhile")]
     Again,
     /// The store has to say first what its rows name.
@@ -59,20 +59,20 @@ pub enum ApplyError {
     Journal(#[from] AppendError),
 }
 
-/// Why what waits is not carried over by an operator's word.
+/// Why what waits is not applied by an operator's word.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResumeError {
     /// Nothing stands in its way.
     #[error("nothing stands in the way of what is buffered")]
     NotSuspended,
-    /// With the first answer since the start an operator has to decide anew.
+    /// With the first answer since the start an operator has to decide again.
     #[error("the database was not reached since the start")]
     NotReached,
     /// That is being noted already.
     #[error("another operator has just said so")]
     Deciding,
-    /// The store was found in an earlier state meanwhile.
+    /// The store was found in an earlier state by then.
     #[error("the store was found in an earlier state meanwhile")]
     Again,
     /// The journal can't keep the decision.
@@ -81,7 +81,7 @@ pub enum ResumeError {
 }
 
 impl Gate {
-    /// Has buffered transactions carried over although the store was found in an earlier state, or others had it. Done
+    /// Has buffered transactions applied although the store was found in an earlier state, or others had it. Done
     /// when the tier knows that.
     pub async fn resume(&self) -> Result<(), ResumeError> {
         let inner = self.inner.clone();
@@ -89,8 +89,8 @@ impl Gate {
         self.inner.to_its_end(async move { inner.resume().await }).await.unwrap_or_else(|_| ended())
     }
 
-    /// Has transaction `number` carried over, whatever others have done to what it had read: one that is quarantined
-    /// for that, or one that waits while nothing else is carried over. Done when the journal knows that.
+    /// Has transaction `number` applied, whatever others have done to what it had read: one that is quarantined
+    /// for that, or one that waits while nothing else is applied. Done when the journal knows that.
     pub async fn apply(&self, number: u64) -> Result<(), ApplyError> {
         let inner = self.inner.clone();
         let ended = || Err(AppendError::Unknown { why: "its runtime has ended".to_owned() }.into());
@@ -134,7 +134,7 @@ impl Gate {
             version.map(|version| (version, !stale.contains(key)))
         };
         let state = inner.state();
-        // None: it is gone meanwhile.
+        // None: it is gone by now.
         let meets =
             asked.iter().zip(&reads).map(|((key, _), read)| state.buffer.meets(number, key, read, current(key)));
         Ok(meets.flatten().collect())
@@ -249,7 +249,7 @@ impl Inner {
     }
 
     /// The first before transaction `number` whose row names in the store what this one deletes, while nothing is
-    /// carried over: the store would refuse it for that.
+    /// applied: the store would refuse it for that.
     async fn names_what_goes(&self, number: u64) -> Result<Option<u64>, ApplyError> {
         let (deleted, written) = {
             let state = self.state();
@@ -276,7 +276,7 @@ impl Inner {
         Ok(written.iter().zip(naming).find(|(_, naming)| *naming).map(|((other, _), _)| *other))
     }
 
-    /// What is buffered is carried over by itself again.
+    /// What is buffered is applied by itself again.
     fn end_suspension(self: &Arc<Inner>, state: &mut State) {
         state.suspended = None;
         state.buffer.uncheck_ordered();
@@ -286,7 +286,7 @@ impl Inner {
         }
     }
 
-    /// The same where an operator has decided about all: of nothing nothing has to be known.
+    /// Likewise where an operator has decided about all: of nothing nothing has to be known.
     pub(in crate::outage) fn end_suspension_if_empty(self: &Arc<Inner>, state: &mut State) {
         if state.suspended.is_some() && state.buffer.is_empty() {
             tracing::info!("nothing that was buffered waits any more: no longer suspended");

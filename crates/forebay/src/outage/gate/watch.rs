@@ -11,7 +11,7 @@ use crate::outage::mode::Mode;
 use crate::store::Outside;
 
 /// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass
-/// over what was written meanwhile.
+/// over what was written in between.
 const WATCHED_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 impl Inner {
@@ -40,8 +40,8 @@ impl Inner {
                     let mut state = self.state();
                     match &outside {
                         Outside::Keys(keys) => state.buffer.suspect(keys.iter()),
-                        // What is about to be carried over shows what others have written when it is: to ask for
-                        // each row that somebody reads meanwhile would hold up that and all other reads.
+                        // What is about to be applied shows what others have written when it is: to ask for
+                        // each row that a client reads then would hold up that and all other reads.
                         _ if state.mode != Mode::Normal => state.suspects_rest = true,
                         _ => state.buffer.suspect_all(),
                     }

@@ -387,7 +387,7 @@ fn read_version(reader: &mut Reader<'_>) -> Result<Version, CodecError> {
 }
 
 /// What a rewriting makes of a merged record: what it replaced is not there any more. That it did is still said, for
-/// those who hold a ticket of that.
+/// those that hold a ticket of that.
 pub(super) fn alone(body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
     match decode_entry(body)? {
         Entry::Record(Record::Merged { into, .. }) => {

@@ -5,14 +5,12 @@
 //! frame = marker:8 length:4 synced:8 head-check:4 check:4 record
 //! ```
 //!
-//! All numbers are little-endian. A check is a CRC-32; that of a head covers the place of the frame in the file, that
-//! of a record the head's check, so a frame is valid at its own place alone. `synced` says up to where the file was
-//! safe
-//! on disk when the frame was written, and the header says how long the file was when it got its name. That tells
-//! damage
-//! from a tail that never reached the disk: a frame that can't be read, with a valid one behind it that says that it
-//! was safe, is damage. Without that it belongs to what a crash
-//! may leave behind, of which any part may be missing, and whatever is behind it counts as not written.
+//! All numbers are little-endian. A check is a CRC-32. That of a head covers the place of the frame in the file, that
+//! of a record the head's check. So a frame is valid at its own place alone. `synced` says up to where the file was
+//! safe on disk when the frame was written. The header says how long the file was when it got its name. That tells
+//! damage from a tail that never reached the disk. If a frame can't be read, and a valid one after it says that it
+//! was safe, that is damage. Otherwise it belongs to what a crash may leave, of which any part may be missing.
+//! Whatever comes after it counts as not written.
 
 use std::io;
 use std::sync::Arc;

@@ -1,14 +1,15 @@
-//! How long the journal is, in a small file beside it: a file that was cut at its end looks like one that was never
-//! longer.
+//! How long the journal is, in a small file beside it. Without that, a file that was cut at its end looks like one
+//! that was never longer.
 //!
 //! ```text
 //! file  = place place
 //! place = magic:8 check:4 turn:8 marker:8 end:8 synced:8 reserved:8 has-boot:1 boot:16
 //! ```
 //!
-//! It is written about once a second, where a file is opened, takes another's place or is closed, and whenever a number
-//! is to be acknowledged above all that it allows; synced only at an orderly end. So it may be older than the journal,
-//! never newer, and what is above the end that is left and not above `reserved` may have been acknowledged.
+//! It is written about once a second, and where a file is opened, takes another's place or is closed. It is also
+//! written whenever a number is to be acknowledged above all that it allows. It is synced only at an orderly end. So
+//! it may be older than the journal, never newer. What is above the end that is left and not above `reserved` may
+//! have been acknowledged.
 
 use std::io;
 use std::sync::Arc;

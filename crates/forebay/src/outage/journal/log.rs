@@ -1,4 +1,4 @@
-//! The file: opening, appending, syncing, rewriting. No tasks, no waiting; whoever has it has it alone.
+//! The file: opening, appending, syncing, rewriting. It has no tasks and does not wait, and its holder has it alone.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
 /// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain copies as
-/// much again as it carries over, while what is to be told of it waits; at three it is a third of that.
+/// much again as it applies, while what is to be told of it waits; at three it is a third of that.
 const SUPERSEDED_MAX: u64 = 3;
 pub(super) struct Log {
     folder: Arc<dyn Folder>,

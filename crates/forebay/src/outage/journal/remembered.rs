@@ -1,15 +1,16 @@
-//! What the next owner is to know of the store, in a small file beside the journal: two places that are written in
-//! turn, so that whatever becomes of one writing, the other says what was known before.
+//! What the next owner is to know of the store, in a small file beside the journal. It has two places that are
+//! written in turn. So whatever becomes of one writing, the other says what was known before.
 //!
 //! ```text
 //! file  = place place
 //! place = magic:8 check:4 turn:8 suspended:1 count:2 (id:16)* [check:4 owner:16]
 //! ```
 //!
-//! The owner has a check of its own: so a place without one is what an older forebay has written, and can read.
+//! The owner has a separate check. So a place without one is what an older forebay has written, and can read.
 //!
-//! It may be older than what the store has acknowledged since, never newer. Whoever recognises the store by it misses
-//! at most the loss of what was acknowledged between the last writing and an end that was not orderly.
+//! It may be older than what the store has acknowledged since, never newer. A start that recognises the store by it
+//! misses at most one loss. That is the loss of what was acknowledged between the last writing and an end that was
+//! not orderly.
 
 use std::io;
 use std::sync::Arc;

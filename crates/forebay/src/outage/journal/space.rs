@@ -1,12 +1,12 @@
 //! Room on the disk, taken ahead.
 //!
-//! **Invariant.** A transaction is added only where room is taken for saying later that it was applied, too. So a disk
-//! that is full stops nothing of what is in the journal from being carried over, noted, and written directly again.
-//! What finds no room is refused and surely not in the file; nothing else is the matter with that, and it goes on as
-//! soon as there is room. (A failed sync is another matter: `log` ends the file for that.)
+//! **Invariant.** A transaction is added only where room is taken for saying later that it was applied, too. So a
+//! disk that is full stops nothing of what is in the journal from being applied, noted, and written directly again.
+//! What finds no room is refused and surely not in the file. Nothing else is the matter, and writing goes on as soon
+//! as there is room. (A failed sync is another matter: `log` ends the file for that.)
 //!
-//! Where the file system takes no room ahead, what it says is free is all there is to go by: then a write that fails is
-//! cut off again.
+//! Where the file system takes no room ahead, what it says is free is all there is to go by. Then a write that fails
+//! is cut off again.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::frame::Place;
 use crate::outage::disk::{DiskFile, Folder, is_full};
 
 /// Room that is kept for saying what became of transactions, whatever their number: for reasons of refusals, marks,
-/// and the head of a file that is written anew.
+/// and the head of a file that is written again.
 const NOTES_BYTES_MIN: u64 = 64 << 10;
 
 /// Room that is kept for each pending transaction: a note that it was applied takes less.

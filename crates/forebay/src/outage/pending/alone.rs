@@ -1,4 +1,4 @@
-//! One transaction by itself, while nothing else is carried over: an operator has decided about it, and wants to know
+//! One transaction by itself, while nothing else is applied. An operator has decided about it, and wants to know
 //! before what it would meet in the store.
 //!
 //! **Invariant.** It goes to the store only when nothing earlier waits for a document that it writes, was shown, names
@@ -175,7 +175,7 @@ impl Buffer {
                 }),
             };
         }
-        // Something was applied meanwhile: that was about another.
+        // Something was applied by then: that was about another.
         let current = current.filter(|(version, _)| self.made_to(key) == Some(*version)).map(|(_, current)| current);
         let later = read.version.incarnation > entry.buffered.version.incarnation;
         // The version of an absence says when that was found out, not since when it is so.

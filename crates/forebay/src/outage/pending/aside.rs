@@ -11,12 +11,12 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::record::{Standing, Written};
 
-/// Who is to be looked at again. Numbers are taken from it in order, and whoever waits has a higher one than what it
+/// What is to be looked at again. Numbers are taken from it in order, and whoever waits has a higher one than what it
 /// waits for: so of a document all that is behind the first is in it.
 #[derive(Default)]
 pub(super) struct Unsorted {
     numbers: BTreeSet<u64>,
-    /// Documents of which the queue is in it, those who name them, and those who have read them.
+    /// Documents of which the queue is in it, those that name them, and those that have read them.
     queued: HashSet<Key, foldhash::quality::RandomState>,
     named: HashSet<Key, foldhash::quality::RandomState>,
     read: HashSet<Key, foldhash::quality::RandomState>,
@@ -57,7 +57,7 @@ impl Buffer {
         }
     }
 
-    /// Those who wait for transaction `number`, or may have to.
+    /// Those that wait for transaction `number`, or may have to.
     pub(super) fn who_waits_for(&self, number: u64) -> Unsorted {
         let mut unsorted = Unsorted::default();
         self.add_behind(number, &mut unsorted);
@@ -90,7 +90,7 @@ impl Buffer {
         }
     }
 
-    /// Looks again at who has to wait behind whom.
+    /// Looks again at which has to wait behind which.
     pub(super) fn sort_out(&mut self, mut unsorted: Unsorted) {
         while let Some(number) = unsorted.numbers.pop_first() {
             let Some(Entry { stage, named, .. }) = there(self.entries.get(&number)) else { continue };
@@ -107,7 +107,7 @@ impl Buffer {
         }
     }
 
-    /// The same of all.
+    /// Likewise of all.
     pub(super) fn sort_out_all(&mut self) {
         let numbers = self.entries.keys().copied().collect();
         self.sort_out(Unsorted { numbers, ..Unsorted::default() });
@@ -154,7 +154,7 @@ impl Buffer {
         true
     }
 
-    /// Takes quarantined transaction `number` out; its documents, and who waited for it.
+    /// Takes quarantined transaction `number` out; its documents, and what waited for it.
     fn take_quarantined(&mut self, number: u64) -> Option<(Vec<Key>, Unsorted)> {
         let entry = self.entries.get(&number).filter(|entry| entry.stage.is_quarantined())?;
         let keys: Vec<Key> = entry.buffered.writes.iter().map(|write| write.key.clone()).collect();

@@ -1,5 +1,5 @@
-//! Finding by key in a list: in a bulk change of thousands of documents not all of it is to be looked through for each
-//! of them, and for the usual one or two nothing is to be built.
+//! Finding by key in a list. In a bulk change of thousands of documents not all of it is looked through for each of
+//! them. For the usual one or two nothing is built.
 
 use hashbrown::HashMap;
 

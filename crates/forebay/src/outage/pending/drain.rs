@@ -307,7 +307,7 @@ impl Buffer {
                 );
             }
         }
-        // Once each: all that waits for it is made to it anew.
+        // Once each: all that waits for it is made to it again.
         let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).collect();
         told.sort_unstable();
         told.dedup();
@@ -356,7 +356,7 @@ impl Buffer {
         self.restamped.stored(key, version).filter(|version| !seen::is_edition(*version))
     }
 
-    /// Whether anything was carried over that is shown under another version than the store has.
+    /// Whether anything was applied that is shown under another version than the store has.
     pub fn has_restamped(&self) -> bool {
         !self.restamped.is_empty()
     }

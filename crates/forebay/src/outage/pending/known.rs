@@ -73,7 +73,7 @@ impl Buffer {
 
     /// The store was asked for the document of `key` and for the ids of `asked`, which was its [`Buffer::story_of`]
     /// then: at one moment the document was `read` there, and those commits were `applied`. So only what is behind
-    /// these is made to it. False if nothing follows from that, since too much has happened meanwhile: ask again.
+    /// these is made to it. False if nothing follows from that, since too much has happened by then: ask again.
     ///
     /// No write is seen twice, for what `read` may have in it was asked for: what could be on its way to the store at
     /// that moment is among `asked`, or the answer is of no use. None is missing, for whoever has gone since was in
@@ -270,8 +270,8 @@ impl Buffer {
         }
     }
 
-    /// Finds anew what all transactions have to do with each other: the store's tables are known now. Nothing may be on
-    /// its way to it.
+    /// Finds again what all transactions have to do with each other: the store's tables are known now. Nothing may be
+    /// on its way to it.
     pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {
         self.lanes.clear();
         self.forget_names();

@@ -37,7 +37,7 @@ impl Buffer {
         self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)
     }
 
-    /// The same of these lanes alone.
+    /// Likewise of these lanes alone.
     pub fn oldest_in_ms(&self, lanes: &[Lane]) -> Option<u64> {
         let first = lanes.iter().filter_map(|lane| self.lanes.get(lane)?.waiting.first()).min()?;
         self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)

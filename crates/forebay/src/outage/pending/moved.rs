@@ -1,5 +1,5 @@
-//! Documents that share a row share its version. When one of them is carried over, the others have another version in
-//! the store, and are what they were: that is our own hand, and no other program's change.
+//! Documents that share a row share its version. When one of them is applied, the others have another version in the
+//! store, and are what they were. That is our own hand, and no other program's change.
 
 use super::drain::Stored;
 use super::seen::Seen;
@@ -9,7 +9,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::version::Version;
 
-/// What the carrying over of one transaction does to a document that shares a place with one that it wrote.
+/// What the applying of one transaction does to a document that shares a place with one that it wrote.
 pub(super) struct Moved {
     pub(super) key: Key,
     number: u64,

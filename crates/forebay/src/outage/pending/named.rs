@@ -64,7 +64,7 @@ impl Buffer {
         entry.may_leave() && before.any(|number| self.shares_lane(*number, &entry.ties.lanes))
     }
 
-    /// The same of a transaction in `lanes` that is not buffered.
+    /// Likewise of a transaction in `lanes` that is not buffered.
     pub(super) fn is_unnamed_in(&self, lanes: &[Lane]) -> bool {
         self.unnamed.iter().any(|number| self.shares_lane(*number, lanes))
     }

@@ -1,6 +1,6 @@
-//! What is buffered is shown under a version that no store has; a store that others write to gives the row one of its
-//! own when it is carried over. Whoever read the document before, and commits after, has the first: it
-//! names the same document, so it must not be taken for overtaken.
+//! What is buffered is shown under a version that no store has. A store that others write to gives the row a new one
+//! when it is applied. A transaction that read the document before, and commits after, has the first. That version
+//! names this very document, so the transaction must not be taken for overtaken.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::version::Version;
 /// Documents that are remembered, the last: more than there are transactions open at a time.
 const RESTAMPED_MAX: usize = 65_536;
 
-/// The last documents that were carried over unchanged.
+/// The last documents that were applied unchanged.
 #[derive(Default)]
 pub(super) struct Restamped {
     /// The version that was shown, and the one in the store; none if the store has something else.

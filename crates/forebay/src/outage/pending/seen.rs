@@ -1,25 +1,25 @@
 //! What transactions have read of documents that others wait for: an image that no store holds yet.
 //!
-//! A version can't be checked there: the store gives one when it has carried over what is before. So the fingerprint of
+//! A version can't be checked there: the store gives one when it has applied what is before. So the fingerprint of
 //! the image is kept. When the last transaction before the reader is applied, the store tells under which version it
-//! has the document now, and the reader's turn comes with that version to be checked like any other. If the store has
+//! has the document now. The reader's turn comes with that version to be checked like any other. If the store has
 //! something else, other programs have changed the document, and the reader has been overtaken.
 //!
 //! The database itself may make more of a document than was asked (a default, a trigger that notes the time). That is
-//! nobody's change: where all that the image was computed from was the store's at the moment when it was applied, what
-//! came of it is right, whatever it is. To know that, who writes a document has the version before it checked, and
-//! what counts is that this was what the image was computed from ([`Image::base`]); and if somebody behind has read it,
-//! it goes in another batch than what it builds on. Of one that the store has already, since it was sent before, the
-//! store tells whether anybody has written the document since ([`Since::untouched`](crate::store::Since)); what was
-//! checked each time it was sent is noted ([`Entry::checked`]).
+//! no program's change. Where all that the image was computed from was the store's when it was applied, what came of
+//! it is right, whatever it is. To know that, a transaction that writes a document has the version before it checked.
+//! What counts is that this was what the image was computed from ([`Image::base`]). If a later transaction has read
+//! that, it goes in another batch than what it builds on. Some of it the store has already, since it was sent before.
+//! Of that the store tells whether any program has written the document since
+//! ([`Since::untouched`](crate::store::Since)). What was checked each time it was sent is noted ([`Entry::checked`]).
 //!
 //! Documents of one row share its version: when one of them is written, the others have another version and are what
-//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`); and a reader goes
-//! in another batch than such a write before it.
+//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`). A reader goes in
+//! another batch than such a write before it.
 //!
-//! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
-//! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what
-//! it was shown. A document is never shown as two things under one version.
+//! **Invariants.** A reader goes to the store after all that it was shown, in another batch, or not at all. Behind
+//! one that is quarantined it waits with it. It is applied only under a version of which is known that it stands for
+//! what it was shown. A document is never shown as two things under one version.
 
 use std::fmt;
 
@@ -71,7 +71,7 @@ pub(super) type Right = HashMap<Key, Option<Version>, foldhash::quality::RandomS
 /// A document as it was shown.
 #[derive(Clone, Debug)]
 pub(super) enum Shown {
-    /// What is kept of it anyway: it is hashed for who has read it, not for each change of a large one.
+    /// What is kept of it anyway: it is hashed for what has read it, not for each change of a large one.
     Document(Option<Value>),
     /// It is not known any more.
     Gone(Fingerprint),
@@ -89,7 +89,7 @@ pub(super) struct Image {
     /// The suspicions of which was known when the store was asked for it last.
     pub(super) learned: u64,
     /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
-    /// Only who compares asks for it; none where that is not known, or is not so any more by our own hand.
+    /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
     pub(super) made_to: Option<Version>,
 }
 
@@ -215,7 +215,7 @@ impl Buffer {
         }
     }
 
-    /// The same of all.
+    /// Likewise of all.
     pub fn suspect_all(&mut self) {
         self.suspicions += 1;
         let rows = self.rows.values_mut().filter(|_| !self.owned);
@@ -261,7 +261,7 @@ impl Buffer {
     }
 
     /// The store has applied `commit`, which is transaction `number`, and `stored` is what it has since: settles what
-    /// those were shown who come next. If it was applied when it was sent before, its documents are `untouched` since.
+    /// those were shown that come next. If it was applied when it was sent before, its documents are `untouched` since.
     /// What is `right` is known of the commits before it in its batch.
     pub(super) fn settle_readers(
         &mut self,
@@ -276,14 +276,14 @@ impl Buffer {
         let (always, now) = (entry.checked.unwrap_or_default(), ByKey::new(&commit.checks));
         let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
             Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
-            // What is shown behind it was computed from its base: compared anew, it may be made to something else.
+            // What is shown behind it was computed from its base: compared again, it may be made to something else.
             None => now.get(key).is_some_and(|(_, version)| Some(*version) == base),
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
             let base = self.rows.get(&write.key).and_then(|row| row.image.base);
             let built = stands_alone(&write.changes) || checked(at, &write.key, base);
-            // The same version as behind one before it that is right: they were applied together, and nothing came
+            // Its version is that behind one before it that is right: they were applied together, and nothing came
             // between. What this batch has told of it is what it is now, not what it was between.
             let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
@@ -301,7 +301,7 @@ impl Buffer {
         }
     }
 
-    /// The same of those who read `key`, which is what is `told`, and is right if `clean`.
+    /// Likewise of those that read `key`, which is what is `told`, and is right if `clean`.
     fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) {
         let queue = self.rows.get(key).map(|row| &row.queue);
         let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
@@ -432,7 +432,7 @@ impl Buffer {
         batch.numbers.iter().for_each(|number| self.forget_seen(*number));
     }
 
-    /// What transaction `number` was shown is compared anew, but for what the store has under a known version.
+    /// What transaction `number` was shown is compared again, but for what the store has under a known version.
     pub(super) fn see_anew(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number) {
             let open = entry.seen.iter_mut().filter(|seen| !matches!(seen, Seen::Stored(_)));

@@ -1,12 +1,12 @@
-//! Transactions that the store does not answer although it answers others: one may take longer than a store gives to
+//! Transactions that the store does not answer although it answers others. One may take longer than a store gives to
 //! any (a trigger, a large document), or wait for a lock that another program holds.
 //!
-//! **Invariant.** Each is tried a bounded number of times, and what it costs others is bounded: what was not answered
-//! together goes in halves, until the one in the way is alone; alone it is given twice the time with each try, up to
-//! [`PATIENCE_MAX`] times the usual; after [`TRIES_ALONE_MAX`] tries alone it is poison like what the store refuses,
+//! **Invariant.** Each is tried a bounded number of times, and what it costs others is bounded. What was not answered
+//! together goes in halves, until the one in the way is alone. Alone it is given twice the time with each try, up to
+//! [`PATIENCE_MAX`] times the usual. After [`TRIES_ALONE_MAX`] tries alone it is poison like what the store refuses,
 //! and set aside. At most one goes with more than the usual time, beside the others' batches. All tries are under one
-//! id, so it is applied once if several of them arrive, and can be tried again; to give it up takes its id first.
-//! The counts are not journaled: a start begins anew.
+//! id. So it is applied once if several of them arrive, and can be tried again. To give it up takes its id first. The
+//! counts are not journaled: a start begins at zero.
 
 use super::Buffer;
 use crate::error::there;
@@ -53,7 +53,7 @@ impl Buffer {
             entry.slow.together = Some((numbers.len() / 2).max(1));
             entry.slow.alone += u32::from(alone);
             if entry.slow.alone >= TRIES_ALONE_MAX {
-                // Who tries it again means it.
+                // A try that is ordered is meant.
                 entry.slow.alone = 0;
                 return Some(*number);
             }

@@ -1,5 +1,5 @@
-//! Which transactions have to do with a document that they do not write: they name it by a foreign key, share its
-//! place, take it along with another that they delete, or have read it. So that nobody has to look through all of them.
+//! Which transactions have to do with a document that they do not write. They name it by a foreign key, share its
+//! place, take it along with another that they delete, or have read it. So no caller has to look through all of them.
 
 use std::collections::BTreeSet;
 use std::slice;

@@ -69,7 +69,7 @@ struct Writer {
     closed: Option<Closed>,
     full: Option<Full>,
     /// Where a group needs no flush of its own: the write transaction of all groups since the last commit of the file.
-    /// A page that many of them touch is copied and summed up once. Who reads commits it first ([`Engine::show`]).
+    /// A page that many of them touch is copied and summed up once. A reader commits it first ([`Engine::show`]).
     open: Option<WriteTransaction>,
 }
 
@@ -82,7 +82,7 @@ struct Full {
     careful_until: Duration,
 }
 
-/// Why the file is closed, and who is to open it.
+/// Why the file is closed, and which call is to open it.
 struct Closed {
     why: String,
     /// Somebody has to ask for an outcome first.
@@ -173,7 +173,7 @@ impl Engine {
         writer.closed = Some(Closed { why: "it was shut down".to_owned(), unknown: false, tried: None, ended: true });
     }
 
-    /// Makes sure that the file is open. Only who asks for an outcome opens it while outcomes are unknown.
+    /// Makes sure that the file is open. Only a request for an outcome opens it while outcomes are unknown.
     fn ensure_open(&self, writer: &mut Writer, asks_outcome: bool) -> Result<(), Unavailable> {
         let Some(closed) = &mut writer.closed else { return Ok(()) };
         let now = self.runtime.elapsed();

@@ -24,7 +24,7 @@ const PAGE_BYTES: usize = 4096;
 /// The format that this code reads and writes.
 pub(super) const FORMAT: u64 = 2;
 
-/// Makes the disk that the database lies on, anew for each opening.
+/// Makes the disk that the database lies on, again for each opening.
 pub type MakeBackend = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
 
 /// Why a store could not be opened.

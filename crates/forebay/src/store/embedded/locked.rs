@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Holds `mutex`, although a holder before may have panicked: who catches that closes the file.
+/// Holds `mutex`, although a holder before may have panicked: the code that catches that closes the file.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,14 +9,14 @@
 //! * `runs`: how a wide commit is written, in the order of its keys.
 //! * `check`, `validate`: whether a file is sound.
 //!
-//! **A group is one write transaction**, so that its commits share one flush, and what is left after a crash is a
-//! prefix of the groups. With [`Durability::Always`] each is flushed before it is acknowledged; otherwise redb keeps
-//! groups in memory until the next flush, which always carries a whole prefix too. Then groups share a write
-//! transaction, too, until one is flushed or somebody reads the file: most of what a group costs is to copy pages that
-//! the next one copies again.
+//! **A group is one write transaction.** So its commits share one flush, and what is left after a crash is a prefix
+//! of the groups. With [`Durability::Always`] each is flushed before it is acknowledged. Otherwise redb keeps groups
+//! in memory until the next flush, which always carries a whole prefix too. Then groups share a write transaction,
+//! too, until one is flushed or a reader opens the file. The reason is that most of what a group costs is to copy
+//! pages that the next one copies again.
 //!
-//! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the
-//! whole file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`.
+//! **Quick-repair** has redb store its allocator with a commit, so that opening after a crash need not walk the whole
+//! file. It is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`.
 //! Measured with documents of 100 bytes, two cores, other work beside it:
 //!
 //! | documents | commit of 1, without / with | commit of 50 | opening after a crash |
@@ -25,9 +25,9 @@
 //! | 10 M (2 GiB) | 0.23 / 7.9 ms | 3.0 / 12 ms | 28 / 0.8 s |
 //!
 //! **When the file fails**, by an error or a panic of redb, it is closed, and the commits of the group at hand are
-//! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each
-//! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation
-//! rises, and commits minted before are refused, because what they read may be lost.
+//! `Unknown`. The next request for an outcome reopens it, and the ids of applied commits, which are written with each
+//! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle. Then the
+//! incarnation rises, and commits minted before are refused, because what they read may be lost.
 
 mod check;
 mod engine;

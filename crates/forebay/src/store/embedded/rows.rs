@@ -9,9 +9,9 @@
 //! | `given` | version (16), id from a client (16) | name of its user |
 //! | `log` | group number, or all ones | the group's transaction ids (16 each), or the [`Totals`] |
 //!
-//! Each row of `documents`, `parts`, `given` and `log` ends in a sum over its key and itself ([`seal`]): redb looks
-//! at the sums of its pages only when it opens a file that was not closed properly, and a bit that has turned over
-//! in a value would be read as if it had been written. `meta` has one sum for all of it ([`Meta`]).
+//! Each row of `documents`, `parts`, `given` and `log` ends in a sum over its key and itself ([`seal`]). The sums of
+//! its pages redb looks at only when it opens a file that was not closed properly. Without ours, a bit that has
+//! turned over in a value would be read as if it had been written. `meta` has one sum for all of it ([`Meta`]).
 
 use redb::{ReadableTable, TableDefinition};
 

@@ -1,10 +1,9 @@
 //! The rows of a wide commit, in the order of their keys.
 //!
-//! To look for each row by itself, and to write it by itself, is a walk down the tree and a copy within a page each
-//! time, and all commits that come after the wide one wait for the file's one writer. Rows of one commit often
-//! stand side by side: names that a program made with a counter. So they are looked at in one walk, and those
-//! between which no other row stands go out of the tree together, and into it together; that takes a third of the
-//! time or less.
+//! To look for each row by itself, and to write it by itself, takes a walk down the tree and a copy within a page.
+//! All commits that come after the wide one wait for the file's one writer. Rows of one commit often stand side by
+//! side: names that a program made with a counter. So they are looked at in one walk. Those between which no other
+//! row stands go out of the tree together, and into it together. That takes a third of the time or less.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Writing one document inside a write transaction. A small document lies in its row; a large one in rows of its own,
+//! Writing one document inside a write transaction. A small document lies in its row; a large one in separate rows,
 //! of which a change writes those that it touches.
 
 use std::ops::Range;
@@ -245,7 +245,7 @@ impl<'txn> Documents<'txn> {
         Ok(())
     }
 
-    /// Brings the parts to `after`: only what `changes` touch where they say what that is, else everything anew.
+    /// Brings the parts to `after`: only what `changes` touch where they say what that is, else everything again.
     fn write_parts(
         &mut self,
         space: u8,

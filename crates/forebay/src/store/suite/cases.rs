@@ -306,7 +306,7 @@ fn ids_from_clients(bench: &mut Bench) {
         all
     };
     assert_eq!(all(bench), expected);
-    // The same id again, and after the store was opened anew.
+    // That id again, and after the store was opened again.
     let again = of(bench, vec![id(7)], "a");
     assert_eq!(bench.outcomes(std::slice::from_ref(&again)), [CommitOutcome::Committed(Vec::new())]);
     let last = |bench: &Bench| bench.given().into_iter().rfind(|(given, _)| *given == id(7));

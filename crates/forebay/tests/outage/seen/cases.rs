@@ -98,7 +98,7 @@ fn one_that_is_tried_again_has_read_what_it_had_read() {
 }
 
 /// What others wrote is merged with the first of two that went together; nobody knows what comes of the second, which
-/// came back. Who has read it without that is not applied, though it commits later.
+/// came back. What has read it without that is not applied, though it commits later.
 #[test]
 fn what_nobody_knows_is_built_on_nothing() {
     let set_out = Step::SetOut { most: 2 };
@@ -119,7 +119,7 @@ fn one_whose_answer_was_lost_is_read_on_a_table_with_a_trigger() {
     }
 }
 
-/// The same where it was on its way.
+/// Likewise where it was on its way.
 #[test]
 fn one_that_is_on_its_way_is_read_on_a_table_with_a_trigger() {
     for told in [0, 1] {
@@ -158,7 +158,7 @@ fn one_that_has_landed_is_not_overtaken_by_those_behind_it() {
     world.drain();
 }
 
-/// Where the store can't say what they are now, those who have read them are told to run again, or it is asked.
+/// Where the store can't say what they are now, those that have read them are told to run again, or it is asked.
 #[test]
 fn what_is_not_told_is_asked_for() {
     let lost = Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() };
@@ -202,7 +202,7 @@ fn one_of_many_documents_is_read_on_a_table_with_a_trigger() {
     world(&[vec![many, commit(), JOURNAL, reads(), commit(), JOURNAL]], true).drain();
 }
 
-/// Two went together and their answer was lost. Who asks for the document between what is told of the one and of the
+/// Two went together and their answer was lost. A request for the document between what is told of the one and of the
 /// other finds what was told, not that others may have come between.
 #[test]
 fn one_that_is_asked_for_between_two_is_nobodys_change() {
@@ -256,7 +256,7 @@ fn what_is_as_it_was_read_again_is_not_what_was_between() {
     world(&taken_and_given_back(), false).drain();
 }
 
-/// The same where the answer is lost, and the store says later that it has it.
+/// Likewise where the answer is lost, and the store says later that it has it.
 #[test]
 fn what_was_as_it_was_read_again_and_has_landed_is_not_what_was_between() {
     let again = vec![SET_OUT, Step::Retry { which: 0 }, SET_OUT, Step::Compare { which: 0, answers: true }, SET_OUT];
@@ -277,7 +277,7 @@ fn one_whose_answers_were_lost_twice_is_read_on_a_table_with_a_trigger() {
     world.drain();
 }
 
-/// Carries over what it can, on a table with a trigger; how many are set aside, though nobody else wrote.
+/// Applies what it can, on a table with a trigger; how many are set aside, though nobody else wrote.
 fn set_aside_behind(kinds: &[Kind]) -> usize {
     let mut steps = Vec::new();
     for (at, kind) in kinds.iter().enumerate() {

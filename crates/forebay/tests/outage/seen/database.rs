@@ -1,5 +1,5 @@
-//! A store that others write to as well: versions of its own for what it makes otherwise than computed, and for what
-//! others write; a trigger may put a field into every hash that changes.
+//! A store that others write to as well. It makes its own versions for what it makes otherwise than computed, and for
+//! what others write. A trigger may put a field into every hash that changes.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ impl World {
     }
 
     /// Of what is made to documents that were not known, and so are not checked, a trigger's doing can't be told from
-    /// what others did meanwhile.
+    /// what others did in between.
     pub(super) fn unproven_of(&self, batch: &Batch, from: usize) -> Vec<u64> {
         let mut proven: BTreeSet<&Key> = BTreeSet::new();
         let mut unproven = Vec::new();

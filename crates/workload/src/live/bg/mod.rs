@@ -1,12 +1,12 @@
 //! BG at work on a server or a database: [`crate::bg`] with connections.
 //!
-//! The rows stand in tables of their own, one for each kind of document (`direct.rs`), so that a key is a row and all
-//! of it: a friendship that begins drops no profile from the cache, and no two documents share a lock. Friends,
+//! The rows stand in separate tables, one for each kind of document (`direct.rs`), so that a key is a row and all of
+//! it. So a friendship that begins drops no profile from the cache, and no two documents share a lock. Friends,
 //! invitations, walls and comments are arrays, as in the paper's MongoDB documents, and lists of keys (`resp.rs`).
 //! Without mappings the same keys lie wherever the server keeps them.
 //!
-//! What must hold of what was seen: no read that can't be true, whatever it was answered from, and at the end all lists
-//! as the acknowledged writes have made them. `notes` say what a wrong read may come from by design.
+//! This must hold of what was seen. No read is there that can't be true, whatever it was answered from. At the end
+//! all lists are as the acknowledged writes have made them. `notes` say what a wrong read may come from by design.
 
 mod client;
 mod direct;
@@ -318,7 +318,7 @@ impl Workload for Bg {
             if !self.known.load(Ordering::Relaxed) {
                 let graph = self.learn(session).await.map_err(refused)?;
                 graph.validate().map_err(|why| {
-                    LiveError::Parameters(format!("{why}: this is no network that only BG has changed; load it anew"))
+                    LiveError::Parameters(format!("{why}: this is no network that only BG has changed; load it again"))
                 })?;
                 *lock(&self.graph) = graph;
                 self.known.store(true, Ordering::Relaxed);

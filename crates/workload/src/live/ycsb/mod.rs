@@ -8,9 +8,10 @@
 //! HMSET, since its reply asks for nothing that a store that is away would have to tell, as HSET's count does. MGET
 //! shows mapped rows as JSON. Where records are plain hashes a scan is n HGETALL in one EXEC.
 //!
-//! Departures: ids are `user` and twelve digits in the order of insertion, unless they are to be hashed as YCSB does by
-//! default; popular records are scattered by a hash either way. The range of E's starts is a tenth larger than what is
-//! loaded, for what is inserted meanwhile; YCSB takes it from the number of operations, which is not known here.
+//! There are departures. Ids are `user` and twelve digits in the order of insertion, unless they are to be hashed as
+//! YCSB does by default. Popular records are scattered by a hash either way. The range of E's starts is a tenth
+//! larger than what is loaded, for what is inserted during the run. YCSB takes it from the number of operations,
+//! which is not known here.
 
 mod client;
 

@@ -1,5 +1,5 @@
-//! All forms of DeToX against their model, over random transactions that overlap, abort, come back under their number,
-//! or never end, with pins, invalidations, sizes and other capacities.
+//! All forms of DeToX against their model. Random transactions overlap, abort, come back under their number, or never
+//! end, with pins, invalidations, sizes and other capacities.
 
 use std::sync::Arc;
 
