@@ -18,8 +18,9 @@
 //!
 //! **Each wait ends.** Room comes back as clients read. A client that has more than its share and takes less than
 //! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One
-//! that lost the lane takes [`PROMISED_STALL_BYTES`]. A client waits for room in all only when its own replies leave it
-//! room, so none that does not read is first in line.
+//! that is too slow for the lane that it had is also closed if it takes less than [`PROMISED_BYTES`] in [`LANE_WAIT`]
+//! while others wait. A client waits for room in all only when its own replies leave it room, so none that does not
+//! read is first in line.
 //!
 //! **Bound.** What has been granted is never more than `replies_bytes_max`, unless it is one reply alone.
 
@@ -40,8 +41,8 @@ use state::{Ask, State};
 const STALL_BYTES: usize = 64 << 10;
 const STALL_WAIT: Duration = Duration::from_secs(10);
 
-/// The same of one that had the lane for its pace.
-const PROMISED_STALL_BYTES: usize = 1 << 20;
+/// One that had the lane for its pace takes so many bytes in [`LANE_WAIT`], at least, over [`STALL_WAIT`] or longer.
+const PROMISED_BYTES: usize = 200 << 10;
 
 /// Within so long a time a client takes what waits for it, or has no part in the lane.
 const LANE_WAIT: Duration = Duration::from_secs(2);

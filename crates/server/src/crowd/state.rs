@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::{LANE_WAIT, Limits, PROMISED_STALL_BYTES, STALL_BYTES, STALL_WAIT};
+use super::{LANE_WAIT, LOOK_WAIT, Limits, PROMISED_BYTES, STALL_BYTES, STALL_WAIT};
 use crate::state::Client;
 
 /// The least time over which a pace is reckoned: what a socket takes at once has no pace.
@@ -49,8 +49,9 @@ pub(super) struct State {
     next: u64,
     /// The last that had ordinary room came from the lane.
     moved: bool,
-    /// When one of those that wait last looked.
+    /// When one of those that wait last looked, and when at all clients.
     looked: Duration,
+    looked_at_all: Duration,
 }
 
 struct Waiter {
@@ -66,9 +67,9 @@ struct Holder {
     /// For a reply that is not encoded yet.
     reserved: usize,
     part: Part,
-    /// It has had the lane for the pace that it had shown, and no longer takes as quickly.
-    promised: bool,
-    /// A moment, and what it has taken since: less than it has to take in [`STALL_WAIT`].
+    /// Since when it has the lane for the pace that it had shown, or has had it, and does not take as quickly.
+    late: Option<Duration>,
+    /// A moment, and what it has taken since: less than [`STALL_BYTES`].
     stall: (Duration, usize),
     window: Window,
     /// Bytes that it takes in [`LANE_WAIT`], as it last showed; `None` if it has shown no pace.
@@ -86,15 +87,11 @@ struct Window {
 impl Holder {
     fn new(client: Arc<Client>) -> Holder {
         let (stall, window) = ((Duration::ZERO, 0), Window::default());
-        Holder { client, bytes: 0, reserved: 0, part: Part::Ordinary, promised: false, stall, window, pace: None }
+        Holder { client, bytes: 0, reserved: 0, part: Part::Ordinary, late: None, stall, window, pace: None }
     }
 
     fn all(&self) -> usize {
         self.bytes + self.reserved
-    }
-
-    fn stall_bytes(&self) -> usize {
-        if self.promised { PROMISED_STALL_BYTES } else { STALL_BYTES }
     }
 
     /// `bytes` wait now and no more is reserved than `reserved`; what is gone was taken.
@@ -105,13 +102,13 @@ impl Holder {
             self.window = Window { since: now, taken: 0, due: all.max(bytes) };
         }
         self.stall.1 += self.bytes.saturating_sub(bytes);
-        if self.stall.1 >= self.stall_bytes() {
+        if self.stall.1 >= STALL_BYTES {
             self.stall = (now, 0);
         }
         self.window.taken += all.saturating_sub(bytes + reserved);
         (self.bytes, self.reserved) = (bytes, reserved);
         self.judge(now);
-        self.promised &= bytes > 0;
+        self.late = self.late.filter(|_| bytes > 0);
     }
 
     /// Reckons the pace where a window ends, and of one that is long. What is too little shows no pace, unless it is not
@@ -125,9 +122,19 @@ impl Holder {
             let pace = (taken as u128).saturating_mul(LANE_WAIT.as_millis()) / time;
             self.pace = Some(usize::try_from(pace).unwrap_or(usize::MAX));
         }
+        if self.part == Part::Lane && self.part_of(self.all()) == Part::Ordinary {
+            self.late.get_or_insert(now);
+        }
         if ends {
             self.window = Window { since: now, taken: 0, due: self.bytes };
         }
+    }
+
+    /// Whether it takes too little while its own requests wait for that, or those of `others`.
+    fn stalls(&self, now: Duration, others: bool) -> bool {
+        let long = |since: Duration| now.saturating_sub(since) >= STALL_WAIT;
+        let breaks = self.late.is_some_and(long) && self.pace < Some(PROMISED_BYTES);
+        long(self.stall.0) || (others && breaks)
     }
 
     /// The part in which `bytes` of it belong.
@@ -193,10 +200,8 @@ impl State {
     /// in turns with those that wait for that.
     fn place(&mut self, client: u64, limits: Limits) {
         let ordinary = self.sum(Part::Ordinary);
-        let Some(holder) = self.holders.get_mut(&client) else { return };
+        let Some(holder) = self.holders.get(&client) else { return };
         let all = holder.all();
-        let is_slow = holder.part_of(all) == Part::Ordinary;
-        holder.promised |= is_slow && holder.part == Part::Lane;
         let is_turn = !self.moved || self.waiting.iter().all(BTreeMap::is_empty);
         let leaves = is_turn && ordinary.saturating_add(all) <= limits.ordinary();
         let part = match (holder.part, holder.part_of(all)) {
@@ -307,21 +312,28 @@ impl State {
     }
 
     /// The clients that hold more than their share and do not take it; `only`: no other. Those that have the lane and
-    /// do not take quickly lose it.
+    /// do not take quickly lose it. However many wait, all clients are looked at twice in [`LOOK_WAIT`] at most.
     pub fn look(&mut self, now: Duration, limits: Limits, only: Option<u64>) -> Vec<Arc<Client>> {
-        let none_waited = now.saturating_sub(std::mem::replace(&mut self.looked, now)) > STALL_WAIT;
+        if now.saturating_sub(std::mem::replace(&mut self.looked, now)) > STALL_WAIT {
+            for holder in self.holders.values_mut() {
+                (holder.stall, holder.late) = ((now, 0), holder.late.map(|_| now));
+            }
+        }
+        if let Some(only) = only {
+            let stalls = |holder: &&Holder| holder.bytes > limits.share && holder.stalls(now, false);
+            return self.holders.get(&only).filter(stalls).map(|holder| holder.client.clone()).into_iter().collect();
+        }
+        if now.saturating_sub(self.looked_at_all) < LOOK_WAIT / 2 {
+            return Vec::new();
+        }
+        self.looked_at_all = now;
         let (mut stalled, mut in_lane) = (Vec::new(), Vec::new());
-        for (id, holder) in &mut self.holders {
+        for (id, holder) in self.holders.iter_mut().filter(|(_, holder)| holder.bytes > 0) {
             holder.judge(now);
             if holder.part != Part::Ordinary {
                 in_lane.push(*id);
             }
-            if none_waited {
-                holder.stall = (now, 0);
-            }
-            let passed = now.saturating_sub(holder.stall.0) >= STALL_WAIT;
-            let is_meant = only.is_none_or(|only| only == *id) && holder.bytes > limits.share;
-            stalled.extend((passed && is_meant).then(|| holder.client.clone()));
+            stalled.extend((holder.bytes > limits.share && holder.stalls(now, true)).then(|| holder.client.clone()));
         }
         in_lane.into_iter().for_each(|id| self.place(id, limits));
         self.wake();
