@@ -1,6 +1,6 @@
 //! Clients that are slow but steady: they are served to the end, and no other client waits for them.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -107,5 +107,59 @@ fn a_client_that_never_reads_is_closed() {
     stream.write_all(&bulk_request(&["GET", "some"]).repeat(30)).expect("it is read");
     let why = "closing a client that does not read its replies: client_reply_bytes_max";
     until("it is closed", || scene.forebay.log().contains(why));
+    scene.others_are_served("");
+}
+
+/// 16 clients read pipelines of large replies slowly, and then nothing for a while. A quick one is served meanwhile.
+/// So is one that is new, while they read.
+#[test]
+fn slow_readers_hold_up_no_quick_one() {
+    let scene = Scene::new(&[]);
+    let value = "v".repeat(3 << 20);
+    let mut quick = Connection::new(scene.address());
+    assert_eq!(quick.call(&["SET", "large", &value]), Reply::Simple("OK".into()));
+    assert_eq!(quick.call(&["GET", "large"]), Reply::bulk(value.as_bytes()));
+    let (ends, pauses, read) = <(Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
+    let slow: Vec<_> = (0..16)
+        .map(|_| {
+            let (mut stream, ends, pauses, read) = (scene.connect(), ends.clone(), pauses.clone(), read.clone());
+            std::thread::spawn(move || {
+                stream.write_all(&bulk_request(&["GET", "large"]).repeat(8)).expect("it is read");
+                stream.set_read_timeout(Some(STEP)).expect("a timeout");
+                let mut part = [0; 20_000];
+                while !ends.load(Ordering::Relaxed) {
+                    match stream.read(&mut part) {
+                        Ok(bytes) => _ = read.fetch_add(bytes, Ordering::Relaxed),
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                        Err(error) => panic!("it is closed: {error}"),
+                    }
+                    std::thread::sleep(STEP);
+                    while pauses.load(Ordering::Relaxed) {
+                        std::thread::sleep(STEP);
+                    }
+                }
+            })
+        })
+        .collect();
+    // For so long that the server knows their pace.
+    let began = Instant::now();
+    until("they have read", || began.elapsed().as_secs() >= 4 && read.load(Ordering::Relaxed) > 4 << 20);
+    pauses.store(true, Ordering::Relaxed);
+    std::thread::sleep(2 * STEP);
+    let before = read.load(Ordering::Relaxed);
+    for _ in 0..10 {
+        assert_eq!(quick.call(&["GET", "large"]), Reply::bulk(value.as_bytes()));
+    }
+    assert_eq!(read.load(Ordering::Relaxed), before, "it waits for slow readers");
+    pauses.store(false, Ordering::Relaxed);
+    let mut new = Connection::new(scene.address());
+    assert_eq!(new.call(&["GET", "large"]), Reply::bulk(value.as_bytes()));
+    println!(
+        "while a new client waited for 3 MiB, slow ones read {} KB",
+        (read.load(Ordering::Relaxed) - before) >> 10
+    );
+    ends.store(true, Ordering::Relaxed);
+    slow.into_iter().for_each(|one| one.join().expect("it was not closed"));
+    assert!(!scene.forebay.log().contains("does not read its replies"), "{}", scene.forebay.log());
     scene.others_are_served("");
 }

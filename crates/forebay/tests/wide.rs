@@ -11,7 +11,9 @@ use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::memory::Memory;
-use forebay::txn::{Ahead, Committing, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnLimits};
+use forebay::txn::{
+    Ahead, Committing, Engine, EngineOptions, Executed, GROUP_COMMITS_MAX, Mode, Plan, PlannedLock, TxnLimits,
+};
 use forebay::{Change, Key, Value};
 use futures_util::FutureExt;
 use futures_util::future::join;
@@ -86,34 +88,40 @@ fn others_get_their_places_while_the_results_of_a_wide_commit_are_put_down_and_i
     assert_eq!(ended, Ended::Done);
 }
 
-#[test]
-fn what_was_placed_before_a_wide_commit_does_not_go_with_it() {
-    let simulation = Simulation::new(1);
+/// With which group each of eight commits goes: the fifth is of `width` documents, the others are small.
+fn groups_beside_one_of(width: usize, fault: Option<Fault>) -> Vec<usize> {
+    let groups = Arc::new(Mutex::new(Vec::new()));
+    let (simulation, told) = (Simulation::new(1), groups.clone());
     let runtime = simulation.runtime();
     let ended = simulation.run(async move {
-        let (engine, began, answered) = (engine(&runtime), runtime.elapsed(), Arc::new(AtomicUsize::new(0)));
+        let _fault = mutation::put_back(fault);
+        let (engine, began) = (engine(&runtime), runtime.elapsed());
         let mut all = vec![set(&engine, keys("first", 1)).await];
         for number in 0..3 {
             all.push(set(&engine, keys(&format!("before:{number}"), 1)).await);
         }
-        all.push(set(&engine, keys("wide", WIDE)).await);
+        all.push(set(&engine, keys("wide", width)).await);
         for number in 0..3 {
             all.push(set(&engine, keys(&format!("behind:{number}"), 1)).await);
         }
-        let groups = [1, 2, 2, 2, 3, 4, 4, 4];
-        for (committing, group) in all.into_iter().zip(groups) {
-            let (answered, clock) = (answered.clone(), runtime.clone());
-            runtime.spawn(async move {
-                assert!(committing.wait().await.is_ok_and(|landed| landed.is_some()));
-                assert_eq!(clock.elapsed().saturating_sub(began).div_duration_f64(AWAY).round() as usize, group);
-                answered.fetch_add(1, Ordering::Relaxed);
-            });
-        }
-        while answered.load(Ordering::Relaxed) < groups.len() {
-            runtime.sleep(Duration::from_millis(1)).await;
+        for committing in all {
+            assert!(committing.wait().await.is_ok_and(|landed| landed.is_some()));
+            let group = runtime.elapsed().saturating_sub(began).div_duration_f64(AWAY).round();
+            told.lock().expect("nobody panics with it").push(group as usize);
         }
     });
     assert_eq!(ended, Ended::Done);
+    std::mem::take(&mut *groups.lock().expect("nobody panics with it"))
+}
+
+#[test]
+fn what_was_placed_before_a_wide_commit_does_not_go_with_it() {
+    for width in [GROUP_COMMITS_MAX + 1, WIDE] {
+        assert_eq!(groups_beside_one_of(width, None), [1, 2, 2, 2, 3, 4, 4, 4], "{width} documents");
+    }
+    assert_eq!(groups_beside_one_of(GROUP_COMMITS_MAX, None), [1, 2, 2, 2, 2, 2, 2, 2], "these are not wide");
+    let together = groups_beside_one_of(GROUP_COMMITS_MAX + 1, Some(Fault::WideTogether));
+    assert_eq!(together, [1, 2, 2, 2, 2, 2, 2, 2], "else all wait for it");
 }
 
 /// Whether a small commit gets its place at once while a wide one has all the room, and another waits for it.

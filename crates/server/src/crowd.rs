@@ -2,27 +2,82 @@
 //! one, and which clients hold that room and read nothing.
 //!
 //! **A client that reads slowly is waited for.** A session serves no further request while too much waits for its
-//! client, or while too much waits in all and its client has more than its share. A large reply is not encoded before
-//! there is room for it; those that wait for room get it in the order in which they came.
+//! client, or while its part of the room is full and its client has more than its share. A large reply is not encoded
+//! before there is room for it.
+//!
+//! **The parts.** Half of `replies_bytes_max` is the *ordinary* part. The other half is the *lane*. A client has the
+//! lane if by the pace that it last showed it takes all that waits for it within [`LANE_WAIT`]. A client that has shown
+//! no pace may have half of the lane, as a *trial*. A client in the lane that turns out to be slower goes to the
+//! ordinary part when there is room, in turns with those that wait for that. It has the lane again when it has shown
+//! that it takes quickly.
+//!
+//! **The lines.** The client that came first of all has the next ordinary room. So no client waits for those that came
+//! later. Those that may have the lane have it in the order in which they came. The trial is for the newest: older ones
+//! have a place near the head of the line, and a quick client is not to wait for all slow ones that came before it. A
+//! reply wider than the ordinary part waits until it has that part for itself, and the lane is kept for what it lacks.
 //!
 //! **Each wait ends.** Room comes back as clients read. A client that has more than its share and takes less than
-//! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. A
-//! client waits for room in all only when its own replies leave it room, so none that does not read is first in line.
+//! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One
+//! that is too slow for the lane that it had is also closed if it takes less than [`PROMISED_BYTES`] in [`LANE_WAIT`]
+//! while others wait. A client waits for room in all only when its own replies leave it room, so none that does not
+//! read is first in line.
+//!
+//! **Bound.** What has been granted is never more than `replies_bytes_max`, unless it is one reply alone.
 
-use std::collections::{BTreeMap, HashMap};
+mod state;
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use crate::limits::ServerLimits;
 use crate::state::{Client, Shared};
+use state::{Ask, State};
 
 /// A client for which others wait takes so many bytes in so long a time, at least.
 const STALL_BYTES: usize = 64 << 10;
 const STALL_WAIT: Duration = Duration::from_secs(10);
 
+/// One that had the lane for its pace takes so many bytes in [`LANE_WAIT`], at least, over [`STALL_WAIT`] or longer.
+const PROMISED_BYTES: usize = 200 << 10;
+
+/// Within so long a time a client takes what waits for it, or has no part in the lane.
+const LANE_WAIT: Duration = Duration::from_secs(2);
+
 /// So often those that wait look for clients that take nothing.
 pub const LOOK_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes that may wait.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// For all clients.
+    all: usize,
+    /// What of that is for those that take quickly.
+    lane: usize,
+    /// A client that has less is not closed.
+    share: usize,
+}
+
+impl Limits {
+    fn of(limits: &ServerLimits) -> Limits {
+        Limits {
+            all: limits.replies_bytes_max,
+            lane: limits.replies_bytes_max / 2,
+            share: limits.replies_bytes_share(),
+        }
+    }
+
+    fn ordinary(self) -> usize {
+        self.all - self.lane
+    }
+
+    fn trial(self) -> usize {
+        self.lane / 2
+    }
+}
 
 /// What waits for all clients.
 #[derive(Default)]
@@ -30,80 +85,9 @@ pub struct Crowd {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    /// Clients for which replies wait.
-    holders: HashMap<u64, Holder>,
-    /// Those that wait for room for a reply, in the order in which they came.
-    waiting: BTreeMap<u64, Waker>,
-    next: u64,
-    /// When one of those that wait last looked.
-    looked: Duration,
-}
-
-struct Holder {
-    client: Arc<Client>,
-    bytes: usize,
-    /// A moment, and what it has taken since: less than [`STALL_BYTES`].
-    since: Duration,
-    taken: usize,
-}
-
 impl Crowd {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A place in the line for room.
-    fn stand(&self) -> u64 {
-        let mut state = self.lock();
-        state.next += 1;
-        state.next
-    }
-
-    fn leave(&self, place: u64) {
-        let mut state = self.lock();
-        state.waiting.remove(&place);
-        state.wake_first();
-    }
-
-    /// The clients that hold more than `share` bytes and do not take them; `only`: no other.
-    fn stalled(&self, now: Duration, share: usize, only: Option<u64>) -> Vec<Arc<Client>> {
-        let state = &mut *self.lock();
-        let none_waited = now.saturating_sub(std::mem::replace(&mut state.looked, now)) > STALL_WAIT;
-        let mut stalled = Vec::new();
-        for (id, holder) in &mut state.holders {
-            if none_waited {
-                (holder.since, holder.taken) = (now, 0);
-            }
-            let passed = now.saturating_sub(holder.since) >= STALL_WAIT;
-            let is_meant = only.is_none_or(|only| only == *id) && holder.bytes > share;
-            stalled.extend((passed && is_meant).then(|| holder.client.clone()));
-        }
-        stalled
-    }
-}
-
-impl State {
-    fn set(&mut self, client: &Arc<Client>, bytes: usize, now: Duration) {
-        let new = || Holder { client: client.clone(), bytes: 0, since: now, taken: 0 };
-        match bytes {
-            0 => _ = self.holders.remove(&client.id),
-            bytes => {
-                let holder = self.holders.entry(client.id).or_insert_with(new);
-                holder.taken += holder.bytes.saturating_sub(bytes);
-                holder.bytes = bytes;
-                if holder.taken >= STALL_BYTES {
-                    (holder.since, holder.taken) = (now, 0);
-                }
-            }
-        }
-    }
-
-    fn wake_first(&self) {
-        if let Some((_, waker)) = self.waiting.first_key_value() {
-            waker.wake_by_ref();
-        }
     }
 }
 
@@ -135,18 +119,25 @@ impl Counted {
     /// So many bytes wait now.
     pub fn set(&self, bytes: usize) {
         if bytes != self.bytes() {
-            self.put(&mut self.shared.crowd.lock(), bytes, self.reserved());
+            self.put(bytes, self.reserved());
         }
     }
 
     /// So many bytes wait now, the reply among them for which room was reserved, if it came.
     pub fn settle(&self, bytes: usize) {
         if self.reserved() > 0 || bytes != self.bytes() {
-            self.put(&mut self.shared.crowd.lock(), bytes, 0);
+            self.put(bytes, 0);
         }
     }
 
-    fn put(&self, state: &mut State, bytes: usize, reserved: usize) {
+    fn put(&self, bytes: usize, reserved: usize) {
+        let (now, limits) = self.at();
+        self.shared.crowd.lock().put(&self.client, bytes, reserved, now, limits);
+        self.tell(bytes, reserved);
+    }
+
+    /// What the figures and the cache are told.
+    fn tell(&self, bytes: usize, reserved: usize) {
         let before = self.bytes.swap(bytes, Ordering::Relaxed) + self.reserved.swap(reserved, Ordering::Relaxed);
         let (now, all, cache) = (bytes + reserved, &self.shared.figures.reply_bytes, self.shared.engine.cache());
         all.fetch_add(now, Ordering::Relaxed);
@@ -155,17 +146,22 @@ impl Counted {
             Some(more) => cache.lend(more),
             None => cache.give_back(before - now),
         }
-        state.set(&self.client, bytes, self.shared.engine.runtime().elapsed());
-        if now < before {
-            state.wake_first();
-        }
+    }
+
+    fn at(&self) -> (Duration, Limits) {
+        (self.shared.engine.runtime().elapsed(), Limits::of(&self.shared.limits))
     }
 
     /// Whether so much waits that no further request is served.
     pub fn is_too_much(&self, own: usize) -> bool {
         let limits = &self.shared.limits;
-        own > limits.reply_bytes_before_wait()
-            || (own > limits.replies_bytes_share() && self.all() > limits.replies_bytes_max)
+        own > limits.reply_bytes_before_wait() || (own > limits.replies_bytes_share() && self.is_full())
+    }
+
+    fn is_full(&self) -> bool {
+        let limits = Limits::of(&self.shared.limits);
+        let all = self.shared.figures.reply_bytes.load(Ordering::Relaxed);
+        all > limits.lane.min(limits.ordinary()) && self.shared.crowd.lock().is_full(self.client.id, limits)
     }
 
     /// Whether a reply of so many bytes more has to wait until its own client has read.
@@ -173,41 +169,30 @@ impl Counted {
         own > 0 && own.saturating_add(bytes) > self.shared.limits.client_reply_bytes_max
     }
 
-    fn all(&self) -> usize {
-        self.shared.figures.reply_bytes.load(Ordering::Relaxed)
-    }
-
-    /// A place in the line for room.
+    /// A place in the lines for room.
     pub fn stand(&self) -> Place<'_> {
-        Place { counted: self, place: self.shared.crowd.stand() }
+        Place { counted: self, place: self.shared.crowd.lock().stand() }
     }
 
-    /// Counts `bytes` beside the `own` that wait, if there is room for them and none waits for room.
+    /// Counts `bytes` beside the `own` that wait, if there is room for them and none that came before waits for it.
     pub fn reserve(&self, own: usize, bytes: usize) -> bool {
-        let mut state = self.shared.crowd.lock();
-        state.waiting.is_empty() && self.reserve_in(&mut state, own, bytes)
-    }
-
-    /// There is room for one reply, whatever the limit is, if nothing else waits.
-    fn reserve_in(&self, state: &mut State, own: usize, bytes: usize) -> bool {
-        let others = self.all().saturating_sub(self.bytes() + self.reserved());
-        let now = own.saturating_add(bytes);
-        let has_room = others == 0 || others.saturating_add(now) <= self.shared.limits.replies_bytes_max;
-        if has_room {
-            self.put(state, own, bytes);
+        let (now, limits) = self.at();
+        let granted = self.shared.crowd.lock().grant(&self.client, Ask { own, bytes }, None, now, limits);
+        if granted {
+            self.tell(own, bytes);
         }
-        has_room
+        granted
     }
 
     /// Sends those away for which others wait and which take nothing; with `itself`, no other than this one.
     pub fn look(&self, itself: bool) {
-        let (shared, limits) = (&self.shared, &self.shared.limits);
         let (limit, only) = match itself {
             true => ("client_reply_bytes_max", Some(self.client.id)),
             false => ("replies_bytes_max", None),
         };
-        let now = shared.engine.runtime().elapsed();
-        for other in shared.crowd.stalled(now, limits.replies_bytes_share(), only) {
+        let (now, limits) = self.at();
+        let stalled = self.shared.crowd.lock().look(now, limits, only);
+        for other in stalled {
             let (client, address) = (other.id, &other.address);
             tracing::warn!(client, address, "closing a client that does not read its replies: {limit}");
             other.kill();
@@ -218,10 +203,11 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.settle(0);
+        self.shared.crowd.lock().remove(self.client.id);
     }
 }
 
-/// A place in the line for room; the line goes on when it is dropped.
+/// A place in the lines for room; its line goes on when it is dropped.
 pub struct Place<'a> {
     counted: &'a Counted,
     place: u64,
@@ -231,18 +217,19 @@ impl Place<'_> {
     /// Counts `bytes` beside the `own` that wait, if there is room for them and none came before; else `waker` is told
     /// when to ask again.
     pub fn reserve(&self, own: usize, bytes: usize, waker: &Waker) -> bool {
-        let mut state = self.counted.shared.crowd.lock();
-        let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| *first >= self.place);
-        if is_first && self.counted.reserve_in(&mut state, own, bytes) {
-            return true;
+        let (counted, ask, (now, limits)) = (self.counted, Ask { own, bytes }, self.counted.at());
+        let mut state = counted.shared.crowd.lock();
+        let granted = state.grant(&counted.client, ask, Some(self.place), now, limits);
+        match granted {
+            true => counted.tell(own, bytes),
+            false => state.wait(&counted.client, ask, self.place, waker, limits),
         }
-        state.waiting.insert(self.place, waker.clone());
-        false
+        granted
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.counted.shared.crowd.leave(self.place);
+        self.counted.shared.crowd.lock().leave(self.place);
     }
 }

@@ -17,8 +17,8 @@ pub struct ServerLimits {
     pub pipeline_frames_max: usize,
     /// Bytes of replies that wait for one client to read them; until there is room its next request waits.
     pub client_reply_bytes_max: usize,
-    /// The same over all clients; past it large replies wait, and the requests of clients for which more waits than
-    /// [`Self::replies_bytes_share`].
+    /// The same over all clients, half of it for those that take quickly; past it large replies wait, and the requests
+    /// of clients for which more waits than [`Self::replies_bytes_share`].
     pub replies_bytes_max: usize,
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 64 KiB wait for room in it;
     /// past it a connection that holds more than that is closed when its MULTI or TXN grows.
@@ -43,7 +43,7 @@ pub struct ServerLimits {
 }
 
 /// Replies above so many bytes have room of their own made.
-const ORDINARY_REPLY_BYTES: usize = 256 << 10;
+pub(crate) const ORDINARY_REPLY_BYTES: usize = 256 << 10;
 
 impl ServerLimits {
     /// What each client may have waiting even if all that there may be have as much. One below its share does not wait

@@ -361,7 +361,7 @@ impl Session {
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => body(self, frame).await,
-            Run::Documents(_, body) if self.is_wide(command, frame) => self.run_wide(command, body, frame).await,
+            Run::Documents(_, body) if self.is_wide(command, frame) => self.run_wide(command, body, frame, true).await,
             Run::Documents(_, body) | Run::Varying(_, body) => {
                 let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);
                 // Before anything is made of the keys: to make the locks of a million of them takes 100 MiB.
@@ -374,7 +374,7 @@ impl Session {
                     true => self.run_in_open(&locks, command, body, frame, ahead).await,
                     false => match self.run_alone(locks.into_vec(), command, body, frame, ahead).await {
                         Ok(reply) => reply,
-                        Err(_) => self.run_wide(command, body, frame).await,
+                        Err(_) => self.run_wide(command, body, frame, false).await,
                     },
                 }
             }

@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use forebay::cache::CacheOptions;
@@ -11,11 +12,15 @@ use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::runtime::yield_now;
+use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_protocol::{Batch, Decoder, Limits, encode_command};
 use forebay_server::{ServerOptions, Session, Shared};
 use support::{Peer, server};
+
+/// Clients that write.
+const WRITERS: usize = 12;
 
 /// More than one slice.
 const KEYS: usize = 1100;
@@ -188,4 +193,58 @@ fn slices_are_of_one_moment() {
     let _fault = mutation::put_back(Some(Fault::WideReadOnce));
     let torn = (0..20).any(|seed| reads_beside_writes(seed).iter().any(|(first, last)| first != last));
     assert!(torn, "no seed finds what is read once");
+}
+
+/// Clients that write all keys again and again while another reads them: how many writes were done before each answer.
+fn writes_before_a_read(seed: u64, name: &'static str) -> Vec<usize> {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let policy = choose("s3-fifo").expect("a policy");
+    let cache =
+        CacheOptions { budget_bytes: 4 << 20, partitions: 2, policy: policy.policy, policy_values: policy.values };
+    let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::ZERO };
+    let store = Delayed::new(runtime.clone(), Arc::new(Memory::new()), delay);
+    let engine = Engine::new(EngineOptions::new(runtime.clone(), Arc::new(store), cache));
+    let shared = Arc::new(Shared::new(ServerOptions::new(engine)));
+    let session = || {
+        let client = shared.clients.add("client".into(), "server".into(), 0, 100).expect("room");
+        Session::new(shared.clone(), client)
+    };
+    let (over, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let mset = format!("MSET{}", wide("").split(' ').skip(1).map(|key| format!(" {key} v")).collect::<String>());
+    for _ in 0..WRITERS {
+        let (mut writer, ends, written, mset) = (session(), over.clone(), written.clone(), mset.clone());
+        runtime.spawn(async move {
+            while !ends.load(Ordering::Relaxed) {
+                assert_eq!(say(&mut writer, &mset).await, "+OK|");
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    let (mut reader, counts) = (session(), Arc::new(Mutex::new(Vec::new())));
+    let counted = counts.clone();
+    let ended = simulation.run(async move {
+        for _ in 0..4 {
+            let before = written.load(Ordering::Relaxed);
+            let answer = say(&mut reader, &wide(name)).await;
+            assert!(!answer.starts_with('-'), "{answer}");
+            counted.lock().expect("no panic").push(written.load(Ordering::Relaxed) - before);
+        }
+        let before = written.load(Ordering::Relaxed);
+        while written.load(Ordering::Relaxed) < before + WRITERS {
+            runtime.sleep(Duration::from_millis(10)).await;
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(matches!(ended, Ended::Done), "a request hung");
+    counts.lock().expect("no panic").clone()
+}
+
+#[test]
+fn a_wide_read_waits_for_no_later_write() {
+    for (seed, name) in [(1, "MGET"), (2, "EXISTS")] {
+        let counts = writes_before_a_read(seed, name);
+        println!("{name}: {counts:?} writes by {WRITERS} clients before each answer");
+        assert!(counts.iter().all(|count| *count <= WRITERS), "{name} waits for {counts:?} writes");
+    }
 }

@@ -111,8 +111,8 @@ pub static SETTINGS: &[Setting] = &[
         "Replies that wait for one client to read them; its next request waits until there is room, and one reply that \
          is larger is an error"),
     setting!(Limits, "replies-bytes-max", Bytes, server.replies_bytes_max,
-        "Replies that wait for all clients together; past it large replies wait, and so do the requests of clients \
-         with more than a share of it"),
+        "Replies that wait for all clients together, half of it for those that read quickly; past it large replies \
+         wait, and so do the requests of clients with more than a share of it"),
     setting!(Limits, "stranger-bytes-max", Bytes, server.stranger_bytes_max,
         "Bytes that connections which have to authenticate hold, all together, and at most a sixteenth of --memory or \
          1 MiB; past it the one that holds most is closed"),

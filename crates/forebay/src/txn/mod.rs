@@ -371,8 +371,9 @@ impl Engine {
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
-        let left = self.inner.limits.retries_max;
-        let mut patience = Patience { name: plan.name, caller: plan.caller.clone(), left, place: None };
+        let (name, no_wait, caller) = (plan.name, plan.no_wait, plan.caller.clone());
+        let left = if no_wait { 0 } else { self.inner.limits.retries_max };
+        let mut patience = Patience { name, no_wait, caller, left, place: None };
         loop {
             let written = || plan.locks.iter().filter(|lock| lock.mode == Mode::Exclusive).count();
             if let (false, written @ 1..) = (self.inner.at_once, written()) {

@@ -35,6 +35,8 @@ pub struct Plan {
     pub blind: bool,
     /// The command, for the interactive transactions that yield to it; empty: none does.
     pub name: &'static str,
+    /// It waits for no lock: where it would have to, that is a [`TxnError::Conflict`], and it is not run again.
+    pub no_wait: bool,
     /// Who waits for the answer.
     pub caller: Option<Arc<Caller>>,
     /// Of a script: its commands. Each may look through all documents.

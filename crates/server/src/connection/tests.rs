@@ -274,3 +274,16 @@ async fn a_client_that_reads_slowly_is_waited_for() {
     drop(connection);
     assert_eq!(shared.figures.reply_bytes.load(Ordering::Relaxed), 0);
 }
+
+/// Replies that need no room of their own are counted as they are made: one batch of a client has many.
+#[tokio::test]
+async fn pipelines_of_ordinary_replies_stay_within_the_room() {
+    let shared = shared(|options| {
+        (options.limits.client_reply_bytes_max, options.limits.replies_bytes_max) = (4 << 20, 4 << 20);
+    });
+    let echo = format!("ECHO {}\r\n", "x".repeat(60_000)).into_bytes();
+    let mut clients: Vec<_> = (0..10).map(|_| connection(&shared, &echo.repeat(128))).collect();
+    futures_util::future::join_all(clients.iter_mut().map(goes_on)).await;
+    let waits: usize = clients.iter().map(|client| client.session.replies.bytes()).sum();
+    assert!(waits > 2 << 20 && waits < 6 << 20, "{waits} bytes wait");
+}

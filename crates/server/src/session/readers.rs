@@ -10,6 +10,7 @@ use futures_util::future::{Either, select};
 use super::Session;
 use super::open::WHOLE_TIME_UP;
 use crate::crowd::LOOK_WAIT;
+use crate::limits::ORDINARY_REPLY_BYTES;
 use crate::replies::is_large;
 
 impl Session {
@@ -28,7 +29,8 @@ impl Session {
 
     fn waits_for_reader(&self) -> bool {
         let own = self.replies.bytes();
-        if own > 0 && self.counted.reserved() > 0 {
+        // What was served since is counted before more is made.
+        if own > 0 && (self.counted.reserved() > 0 || own > self.counted.bytes() + ORDINARY_REPLY_BYTES) {
             self.counted.settle(own);
         }
         own > 0 && self.counted.is_too_much(own)

@@ -7,8 +7,12 @@
 //! a new one. So no key has changed from the end of the first of these two rounds to the begin of the second. The
 //! answer is that of any moment between them.
 //!
-//! Where others always write to some of the keys no two rounds are the same. Then all keys are locked at once, as for
-//! any other command, if that is not too much ([`Session::too_wide`]).
+//! **A wide read waits for the writers that came before it, and for no later ones.** A slice that had to wait for a
+//! lock would stand behind all writers that want its keys by then, and so would the next slice. So slices wait for no
+//! lock at first. Where one would have to, or two rounds differ, all keys are locked, as for any other command: in the
+//! order of the keys, as writers do. So those that come later stand behind it from its first key on. If that would take
+//! too much memory, slices wait for their locks, and it may take as many waits as there are slices in [`ROUNDS_MAX`]
+//! rounds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -23,7 +27,10 @@ use forebay_protocol::{Frame, Reply};
 use super::{Session, in_order, planned};
 use crate::command::{Answer, Call, Command, Effect, Flag, Known, refused};
 
-/// Rounds until all keys are locked.
+/// Rounds in which no slice waits, until all keys are locked.
+const ROUNDS_BEFORE_LOCKS: usize = 2;
+
+/// Rounds of what is too much to be locked at once.
 const ROUNDS_MAX: usize = 6;
 
 /// Of each key of a slice its version, and whether it was there.
@@ -64,20 +71,27 @@ impl Session {
         frame.len() > LOOK_KEYS_MAX + 1 && command.is(Flag::InParts) && !self.open.is_open()
     }
 
-    /// Serves it. The key arguments of such a command are all of its arguments.
+    /// Serves it. The key arguments of such a command are all of its arguments. `fits`: whether its documents may be
+    /// read at once, as far as is known.
     pub(super) async fn run_wide(
         &mut self,
         command: &'static Command,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
+        fits: bool,
     ) -> Reply {
-        let mut before = None;
-        for _ in 0..ROUNDS_MAX {
-            match self.round(command, body, frame).await {
-                Ok((reply, seen)) if before == Some(seen) || mutation::on(Fault::WideReadOnce) => return reply,
-                Ok((_, seen)) => before = Some(seen),
-                Err(reply) => return reply,
+        if fits && self.too_wide(frame.len()).is_none() {
+            if let Some(reply) = self.rounds(command, body, frame, true).await {
+                return reply;
             }
+            let locks = self.locks_of(command, Effect::Read, frame).into_vec();
+            match self.run_alone(locks, command, body, frame, &mut Ahead::default()).await {
+                Err(TxnError::TooLarge(_)) => {}
+                answer => return answer.unwrap_or_else(|error| refused(&self.shared, &error)),
+            }
+        }
+        if let Some(reply) = self.rounds(command, body, frame, false).await {
+            return reply;
         }
         if let Some(too_wide) = self.too_wide(frame.len()) {
             return too_wide;
@@ -87,26 +101,50 @@ impl Session {
         answer.unwrap_or_else(|error| refused(&self.shared, &error))
     }
 
+    /// Reads all slices until two rounds see the same; `None` if none do. With `no_wait` also where a key is locked.
+    async fn rounds(
+        &mut self,
+        command: &'static Command,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+        no_wait: bool,
+    ) -> Option<Reply> {
+        let mut before = None;
+        for _ in 0..if no_wait { ROUNDS_BEFORE_LOCKS } else { ROUNDS_MAX } {
+            match self.round(command, body, frame, no_wait).await {
+                Ok(None) => return None,
+                Ok(Some((reply, seen))) if before == Some(seen) || mutation::on(Fault::WideReadOnce) => {
+                    return Some(reply);
+                }
+                Ok(Some((_, seen))) => before = Some(seen),
+                Err(reply) => return Some(reply),
+            }
+        }
+        None
+    }
+
     /// Reads all slices once; the answer of all, and the fingerprint of what was seen. It does not hang on where one
-    /// slice ends: those whose documents are large have fewer keys.
+    /// slice ends: those whose documents are large have fewer keys. `None` if a slice is not to wait and would have to.
     async fn round(
         &mut self,
         command: &'static Command,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
-    ) -> Result<(Reply, u64), Reply> {
+        no_wait: bool,
+    ) -> Result<Option<(Reply, u64)>, Reply> {
         let (mut spans, mut hasher) = (Vec::new(), DefaultHasher::new());
         let (mut joined, mut bytes) = (Joined::default(), 0);
         let bytes_max = self.shared.limits.client_reply_bytes_max;
         let (mut begin, mut keys) = (1, LOOK_KEYS_MAX);
         while begin < frame.len() {
             let end = frame.len().min(begin + keys);
-            let sliced = self.slice(command.name, body, frame.part(begin..end, &mut spans)).await;
+            let sliced = self.slice(command.name, body, frame.part(begin..end, &mut spans), no_wait).await;
             let (part, seen) = match sliced {
                 Err(TxnError::TooLarge(_)) if end - begin > 1 => {
                     keys = (end - begin).div_ceil(2);
                     continue;
                 }
+                Err(TxnError::Conflict(_)) if no_wait => return Ok(None),
                 sliced => sliced.map_err(|error| refused(&self.shared, &error))?,
             };
             seen.iter().for_each(|key| key.hash(&mut hasher));
@@ -121,7 +159,7 @@ impl Session {
             joined.add(part);
             yield_now().await;
         }
-        Ok((joined.reply(), hasher.finish()))
+        Ok(Some((joined.reply(), hasher.finish())))
     }
 
     /// One slice, published.
@@ -130,13 +168,14 @@ impl Session {
         name: &'static str,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
+        no_wait: bool,
     ) -> Result<(Answer, Seen), TxnError> {
         let space = self.space;
         let keys = || frame.args().skip(1).map(move |name| KeyRef { space, name });
         let locks = in_order(keys().map(|key| planned(key, Effect::Read)).collect());
         let caller = self.waiting_client();
         let bytes_max = Some(self.shared.limits.txn_bytes_max);
-        let plan = Plan { locks, strict: self.strict, name, caller, bytes_max, ..Plan::default() };
+        let plan = Plan { locks, strict: self.strict, name, no_wait, caller, bytes_max, ..Plan::default() };
         let read = |documents: &mut Documents| {
             let present = |key| documents.value(key).is_ok_and(|value| value.is_some());
             let seen = keys().map(|key| (documents.version(key), present(key))).collect();

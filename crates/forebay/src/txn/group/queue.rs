@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::room::Room;
+use crate::mutation::{self, Fault};
 use crate::txn::placed::Placed;
 use crate::txn::settled::Settled;
 
 /// Commits that one flush of the store may carry; to publish more writes than that takes long.
 pub const GROUP_COMMITS_MAX: usize = 1024;
 
-/// Writes of such commits, all together. A wider commit goes by itself: those before it are not to wait for it.
+/// Writes of such commits, all together.
 const GROUP_WRITES_MAX: usize = 4096;
 
 /// See the module.
@@ -41,12 +42,14 @@ impl Queue {
         }
     }
 
-    /// The commits that go to the store next, all together: one at least.
+    /// The commits that go to the store next, all together: one at least. A commit of more than [`GROUP_COMMITS_MAX`]
+    /// writes goes by itself: those placed before it do not wait for it.
     pub(super) fn take_group(&mut self) -> Vec<Placed> {
         let mut writes = 0;
         let fits = |placed: &&Placed| {
-            writes += placed.commit.writes.len();
-            writes <= GROUP_WRITES_MAX
+            let count = placed.commit.writes.len();
+            writes += count;
+            writes <= GROUP_WRITES_MAX && (count <= GROUP_COMMITS_MAX || mutation::on(Fault::WideTogether))
         };
         let count = self.placed.iter().take(GROUP_COMMITS_MAX).take_while(fits).count();
         self.placed.drain(..count.max(1).min(self.placed.len())).collect()

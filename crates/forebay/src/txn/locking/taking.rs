@@ -45,6 +45,9 @@ impl Transaction {
         let held = &self.held.keys[..before];
         match self.inner.locks.acquire(Request { owner: self.owner, key, mode, held, number }) {
             Acquired::Granted => {}
+            Acquired::Wait(_) if self.patience.no_wait => {
+                return Err(TxnError::Conflict(format!("{key} is locked by another transaction")));
+            }
             Acquired::Wait(wait) => self.wait_for(key, wait).await?,
             Acquired::Refused(Refused::Deadlock) => {
                 return Err(TxnError::Conflict(format!("deadlock at {key}")));

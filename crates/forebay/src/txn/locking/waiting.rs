@@ -16,6 +16,8 @@ use crate::txn::locks::{KeyWait, SpaceWait, Standing};
 pub(in crate::txn) struct Patience {
     /// The command that waits: interactive transactions yield to it. Empty: they don't.
     pub(in crate::txn) name: &'static str,
+    /// It does not wait.
+    pub(in crate::txn) no_wait: bool,
     /// Who waits for the answer.
     pub(in crate::txn) caller: Option<Arc<Caller>>,
     /// Waits that may fail before the request does.

@@ -1,0 +1,342 @@
+//! What waits for each client, in which part of the room, the pace that each client showed, and who waits for room. It
+//! knows no clock and no lock.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::{LANE_WAIT, LOOK_WAIT, Limits, PROMISED_BYTES, STALL_BYTES, STALL_WAIT};
+use crate::state::Client;
+
+/// The least time over which a pace is reckoned: what a socket takes at once has no pace.
+const PACE_TIME_MIN: Duration = Duration::from_millis(10);
+
+/// A part of the room, and the line of those that want it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Of all clients.
+    Ordinary,
+    /// Of those that take quickly.
+    Lane,
+    /// Of the lane: of those that have shown no pace yet.
+    Trial,
+}
+
+const PARTS: usize = 3;
+
+/// Room for `bytes` more beside the `own` that wait for a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub own: usize,
+    pub bytes: usize,
+}
+
+impl Ask {
+    fn all(self) -> usize {
+        self.own.saturating_add(self.bytes)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Clients for which something has waited.
+    holders: HashMap<u64, Holder>,
+    /// Bytes in each part.
+    sums: [usize; PARTS],
+    /// Those that wait for room for a reply, in the order in which they came.
+    waiting: [BTreeMap<u64, Waiter>; PARTS],
+    next: u64,
+    /// The last that had ordinary room came from the lane.
+    moved: bool,
+    /// When one of those that wait last looked, and when at all clients.
+    looked: Duration,
+    looked_at_all: Duration,
+}
+
+struct Waiter {
+    client: u64,
+    /// What would wait for the client.
+    wants: usize,
+    waker: Waker,
+}
+
+struct Holder {
+    client: Arc<Client>,
+    bytes: usize,
+    /// For a reply that is not encoded yet.
+    reserved: usize,
+    part: Part,
+    /// Since when it has the lane for the pace that it had shown, or has had it, and does not take as quickly.
+    late: Option<Duration>,
+    /// A moment, and what it has taken since: less than [`STALL_BYTES`].
+    stall: (Duration, usize),
+    window: Window,
+    /// Bytes that it takes in [`LANE_WAIT`], as it last showed; `None` if it has shown no pace.
+    pace: Option<usize>,
+}
+
+/// In which a client shows its pace: until it has taken what waited for it.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    since: Duration,
+    taken: usize,
+    due: usize,
+}
+
+impl Holder {
+    fn new(client: Arc<Client>) -> Holder {
+        let (stall, window) = ((Duration::ZERO, 0), Window::default());
+        Holder { client, bytes: 0, reserved: 0, part: Part::Ordinary, late: None, stall, window, pace: None }
+    }
+
+    fn all(&self) -> usize {
+        self.bytes + self.reserved
+    }
+
+    /// `bytes` wait now and no more is reserved than `reserved`; what is gone was taken.
+    fn put(&mut self, bytes: usize, reserved: usize, now: Duration) {
+        let all = self.all();
+        if self.bytes == 0 {
+            self.stall = (now, 0);
+            self.window = Window { since: now, taken: 0, due: all.max(bytes) };
+        }
+        self.stall.1 += self.bytes.saturating_sub(bytes);
+        if self.stall.1 >= STALL_BYTES {
+            self.stall = (now, 0);
+        }
+        self.window.taken += all.saturating_sub(bytes + reserved);
+        (self.bytes, self.reserved) = (bytes, reserved);
+        self.judge(now);
+        self.late = self.late.filter(|_| bytes > 0);
+    }
+
+    /// Reckons the pace where a window ends, and of one that is long. What is too little shows no pace, unless it is not
+    /// taken either.
+    fn judge(&mut self, now: Duration) {
+        let Window { since, taken, due } = self.window;
+        let time = now.saturating_sub(since);
+        let (ends, is_long) = (taken >= due || self.bytes == 0, time >= LANE_WAIT && self.bytes > 0);
+        if is_long || (ends && taken >= STALL_BYTES) {
+            let time = time.max(PACE_TIME_MIN).as_millis();
+            let pace = (taken as u128).saturating_mul(LANE_WAIT.as_millis()) / time;
+            self.pace = Some(usize::try_from(pace).unwrap_or(usize::MAX));
+        }
+        if self.part == Part::Lane && self.part_of(self.all()) == Part::Ordinary {
+            self.late.get_or_insert(now);
+        }
+        if ends {
+            self.window = Window { since: now, taken: 0, due: self.bytes };
+        }
+    }
+
+    /// Whether it takes too little while its own requests wait for that, or those of `others`.
+    fn stalls(&self, now: Duration, others: bool) -> bool {
+        let long = |since: Duration| now.saturating_sub(since) >= STALL_WAIT;
+        let breaks = self.late.is_some_and(long) && self.pace < Some(PROMISED_BYTES);
+        long(self.stall.0) || (others && breaks)
+    }
+
+    /// The part in which `bytes` of it belong.
+    fn part_of(&self, bytes: usize) -> Part {
+        match self.pace {
+            None => Part::Trial,
+            Some(pace) if bytes <= pace => Part::Lane,
+            Some(_) => Part::Ordinary,
+        }
+    }
+}
+
+impl State {
+    /// A place in the lines for room.
+    pub fn stand(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Nobody has this place any more.
+    pub fn leave(&mut self, place: u64) {
+        self.waiting.iter_mut().for_each(|line| _ = line.remove(&place));
+        self.wake();
+    }
+
+    /// Bytes of all.
+    pub fn all(&self) -> usize {
+        self.sums.iter().sum()
+    }
+
+    /// Where `client` is.
+    #[cfg(test)]
+    pub fn part(&self, client: u64) -> Part {
+        self.holders.get(&client).map_or(Part::Ordinary, |holder| holder.part)
+    }
+
+    fn sum(&self, part: Part) -> usize {
+        self.sums[part as usize]
+    }
+
+    /// So many bytes wait for `client` now, and so many are reserved for it.
+    pub fn put(&mut self, client: &Arc<Client>, bytes: usize, reserved: usize, now: Duration, limits: Limits) {
+        let holder = self.holders.entry(client.id).or_insert_with(|| Holder::new(client.clone()));
+        let (part, before) = (holder.part, holder.all());
+        holder.put(bytes, reserved, now);
+        self.sums[part as usize] -= before;
+        self.sums[part as usize] += bytes + reserved;
+        self.place(client.id, limits);
+        if bytes + reserved < before {
+            self.wake();
+        }
+    }
+
+    fn move_to(&mut self, client: u64, part: Part) {
+        if let Some(holder) = self.holders.get_mut(&client) {
+            self.sums[holder.part as usize] -= holder.all();
+            self.sums[part as usize] += holder.all();
+            holder.part = part;
+        }
+    }
+
+    /// Moves a client that has shown its pace. One that is too slow for the lane leaves it when there is ordinary room,
+    /// in turns with those that wait for that.
+    fn place(&mut self, client: u64, limits: Limits) {
+        let ordinary = self.sum(Part::Ordinary);
+        let Some(holder) = self.holders.get(&client) else { return };
+        let all = holder.all();
+        let is_turn = !self.moved || self.waiting.iter().all(BTreeMap::is_empty);
+        let leaves = is_turn && ordinary.saturating_add(all) <= limits.ordinary();
+        let part = match (holder.part, holder.part_of(all)) {
+            (Part::Ordinary, _) => return,
+            _ if all == 0 => Part::Ordinary,
+            (Part::Trial, Part::Lane) => Part::Lane,
+            (_, Part::Ordinary) if leaves => Part::Ordinary,
+            (part, _) => part,
+        };
+        self.moved |= part == Part::Ordinary && all > 0;
+        self.move_to(client, part);
+    }
+
+    /// The client is gone.
+    pub fn remove(&mut self, client: u64) {
+        if let Some(holder) = self.holders.remove(&client) {
+            self.sums[holder.part as usize] -= holder.all();
+            self.wake();
+        }
+    }
+
+    /// Whether there is no more room in the part in which `client` is.
+    pub fn is_full(&self, client: u64, limits: Limits) -> bool {
+        match self.holders.get(&client).map_or(Part::Ordinary, |holder| holder.part) {
+            Part::Ordinary => self.sum(Part::Ordinary) > limits.ordinary(),
+            Part::Lane | Part::Trial => self.sum(Part::Lane) + self.sum(Part::Trial) > limits.lane,
+        }
+    }
+
+    /// Counts what `client` asks for if there is room for it and it is its turn. `place`: `None` if it has none.
+    pub fn grant(&mut self, client: &Arc<Client>, ask: Ask, place: Option<u64>, now: Duration, limits: Limits) -> bool {
+        let Some(part) = self.part_for(client.id, ask, place.unwrap_or(u64::MAX), limits) else { return false };
+        self.move_to(client.id, part);
+        self.put(client, ask.own, ask.bytes, now, limits);
+        self.move_to(client.id, part);
+        self.moved &= part != Part::Ordinary;
+        debug_assert!(self.all() <= limits.all || self.all() == ask.all(), "more than there is room for");
+        true
+    }
+
+    /// The line in which `client` waits for room.
+    fn line_of(&self, client: u64, ask: Ask, limits: Limits) -> Part {
+        let part = self.holders.get(&client).map_or(Part::Trial, |holder| holder.part_of(ask.all()));
+        let most = match part {
+            Part::Ordinary => return part,
+            Part::Lane => limits.lane,
+            Part::Trial => limits.trial(),
+        };
+        if ask.all() <= most { part } else { Part::Ordinary }
+    }
+
+    /// Where `client` has what it asks for.
+    fn part_for(&self, client: u64, ask: Ask, place: u64, limits: Limits) -> Option<Part> {
+        let line = self.line_of(client, ask, limits);
+        let is_first = |line: Part| self.waiting[line as usize].first_key_value().is_none_or(|(at, _)| *at >= place);
+        let is_last = |line: Part| self.waiting[line as usize].last_key_value().is_none_or(|(at, _)| *at <= place);
+        let is_earliest = [Part::Ordinary, Part::Lane, Part::Trial].into_iter().all(is_first);
+        let (own, held) = self.holders.get(&client).map_or((line, 0), |holder| (holder.part, holder.all()));
+        let beside = |part: Part| self.sum(part) - if own == part { held } else { 0 };
+        let (ordinary, lane, trial) = (beside(Part::Ordinary), beside(Part::Lane), beside(Part::Trial));
+        let others = ordinary + lane + trial;
+        let within = |bytes: usize, most: usize| bytes.saturating_add(ask.all()) <= most;
+        let has_ordinary = within(ordinary, limits.ordinary()) && within(others, limits.all)
+            || ordinary == 0 && within(others, limits.all)
+            || others == 0;
+        let wide_is_next = self.wide_is_next(client, limits);
+        let has_lane = within(lane + trial, limits.lane) && within(others, limits.all);
+        let has_part = has_lane
+            && match line {
+                Part::Ordinary => false,
+                Part::Lane => is_first(line) && wide_is_next.is_none_or(|others_in_ordinary| others_in_ordinary),
+                Part::Trial => is_last(line) && within(trial, limits.trial()) && wide_is_next.is_none(),
+            };
+        match (has_part, is_earliest && has_ordinary) {
+            (true, false) => Some(line),
+            (true, true) if line == Part::Lane => Some(line),
+            (_, true) => Some(Part::Ordinary),
+            (false, false) => None,
+        }
+    }
+
+    /// Whether a reply that is wider than the ordinary part is next, before what `client` asks for; and if so, whether
+    /// others have that part, for which it waits before it waits for the lane.
+    fn wide_is_next(&self, client: u64, limits: Limits) -> Option<bool> {
+        let firsts = self.waiting.iter().filter_map(BTreeMap::first_key_value);
+        let (_, next) = firsts.min_by_key(|(place, _)| **place)?;
+        if next.client == client || next.wants <= limits.ordinary() {
+            return None;
+        }
+        let of_next = self.holders.get(&next.client).filter(|holder| holder.part == Part::Ordinary);
+        Some(self.sum(Part::Ordinary) > of_next.map_or(0, Holder::all))
+    }
+
+    /// `client` waits for room at `place`.
+    pub fn wait(&mut self, client: &Client, ask: Ask, place: u64, waker: &Waker, limits: Limits) {
+        self.waiting.iter_mut().for_each(|line| _ = line.remove(&place));
+        let line = self.line_of(client.id, ask, limits);
+        let waiter = Waiter { client: client.id, wants: ask.all(), waker: waker.clone() };
+        self.waiting[line as usize].insert(place, waiter);
+    }
+
+    /// Those that may go on if anyone may ask again.
+    fn wake(&self) {
+        let last = self.waiting[Part::Trial as usize].last_key_value();
+        for (_, waiter) in self.waiting.iter().filter_map(BTreeMap::first_key_value).chain(last) {
+            waiter.waker.wake_by_ref();
+        }
+    }
+
+    /// The clients that hold more than their share and do not take it; `only`: no other. Those that have the lane and
+    /// do not take quickly lose it. However many wait, all clients are looked at twice in [`LOOK_WAIT`] at most.
+    pub fn look(&mut self, now: Duration, limits: Limits, only: Option<u64>) -> Vec<Arc<Client>> {
+        if now.saturating_sub(std::mem::replace(&mut self.looked, now)) > STALL_WAIT {
+            for holder in self.holders.values_mut() {
+                (holder.stall, holder.late) = ((now, 0), holder.late.map(|_| now));
+            }
+        }
+        if let Some(only) = only {
+            let stalls = |holder: &&Holder| holder.bytes > limits.share && holder.stalls(now, false);
+            return self.holders.get(&only).filter(stalls).map(|holder| holder.client.clone()).into_iter().collect();
+        }
+        if now.saturating_sub(self.looked_at_all) < LOOK_WAIT / 2 {
+            return Vec::new();
+        }
+        self.looked_at_all = now;
+        let (mut stalled, mut in_lane) = (Vec::new(), Vec::new());
+        for (id, holder) in self.holders.iter_mut().filter(|(_, holder)| holder.bytes > 0) {
+            holder.judge(now);
+            if holder.part != Part::Ordinary {
+                in_lane.push(*id);
+            }
+            stalled.extend((holder.bytes > limits.share && holder.stalls(now, true)).then(|| holder.client.clone()));
+        }
+        in_lane.into_iter().for_each(|id| self.place(id, limits));
+        self.wake();
+        stalled
+    }
+}
