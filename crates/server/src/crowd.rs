@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use forebay::txn::Turn;
+
 use crate::state::{Client, Shared};
 
 /// A client for which others wait takes so many bytes in so long a time, at least.
@@ -28,6 +30,8 @@ pub const LOOK_WAIT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Crowd {
     state: Mutex<State>,
+    /// Whose turn it is to make a large reply that comes in slices.
+    pub wide: Turn,
 }
 
 #[derive(Default)]

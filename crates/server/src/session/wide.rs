@@ -26,6 +26,12 @@ use crate::command::{Answer, Call, Command, Effect, Flag, Known, refused};
 /// Rounds until all keys are locked.
 const ROUNDS_MAX: usize = 6;
 
+/// A slice has one so-manyth of what a command may load.
+const SLICES: usize = 4;
+
+/// Bytes of an answer with which a request goes on only in its turn.
+const TURNLESS_BYTES_MAX: usize = 1 << 20;
+
 /// Of each key of a slice its version, and whether it was there.
 type Seen = Vec<(Option<Version>, bool)>;
 
@@ -65,6 +71,9 @@ impl Session {
     }
 
     /// Serves it. The key arguments of such a command are all of its arguments.
+    ///
+    /// Answers that come to much are made one at a time: whose turn it is may wait for locks, and for a turn of the
+    /// engine, since nobody waits for this one who has either.
     pub(super) async fn run_wide(
         &mut self,
         command: &'static Command,
@@ -101,7 +110,7 @@ impl Session {
         let (mut begin, mut keys) = (1, LOOK_KEYS_MAX);
         while begin < frame.len() {
             let end = frame.len().min(begin + keys);
-            let sliced = self.slice(command.name, body, frame.part(begin..end, &mut spans)).await;
+            let sliced = self.slice(command, body, frame.part(begin..end, &mut spans)).await;
             let (part, seen) = match sliced {
                 Err(TxnError::TooLarge(_)) if end - begin > 1 => {
                     keys = (end - begin).div_ceil(2);
@@ -119,6 +128,10 @@ impl Session {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
             }
             joined.add(part);
+            // The answer shares memory with documents. Here it holds no lock, so it may wait for others.
+            if bytes > TURNLESS_BYTES_MAX && self.turn.is_none() {
+                self.turn = Some(self.shared.crowd.wide.take().await);
+            }
             yield_now().await;
         }
         Ok((joined.reply(), hasher.finish()))
@@ -127,7 +140,7 @@ impl Session {
     /// One slice, published.
     async fn slice(
         &self,
-        name: &'static str,
+        command: &Command,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
     ) -> Result<(Answer, Seen), TxnError> {
@@ -135,8 +148,8 @@ impl Session {
         let keys = || frame.args().skip(1).map(move |name| KeyRef { space, name });
         let locks = in_order(keys().map(|key| planned(key, Effect::Read)).collect());
         let caller = self.waiting_client();
-        let bytes_max = Some(self.shared.limits.txn_bytes_max);
-        let plan = Plan { locks, strict: self.strict, name, caller, bytes_max, ..Plan::default() };
+        let bytes_max = Some(self.documents_max(command) / SLICES);
+        let plan = Plan { locks, strict: self.strict, name: command.name, caller, bytes_max, ..Plan::default() };
         let read = |documents: &mut Documents| {
             let present = |key| documents.value(key).is_ok_and(|value| value.is_some());
             let seen = keys().map(|key| (documents.version(key), present(key))).collect();
