@@ -1,13 +1,15 @@
 //! The same over PostgreSQL: what commits write, and what requests read, is not in memory several times on its way.
 
+use std::time::{Duration, Instant};
+
 use forebay_protocol::Reply;
 
-use super::{CLIENTS, MIB, PROMISED, Server, request, says};
+use super::{CLIENTS, MIB, PATIENCE, PROMISED, Server, request, says};
 use crate::common::Connection;
 use crate::postgres;
 
 /// What a debug build takes more than what is promised.
-const DEBUG: u64 = 10 * MIB;
+pub const DEBUG: u64 = 10 * MIB;
 
 const AT_ONCE: usize = CLIENTS / 2;
 
@@ -16,11 +18,12 @@ const ELEMENTS: usize = 60_000;
 const ADDED: usize = 5_000;
 
 /// The machine may be busy.
-const PATIENT: [&str; 6] = ["--store-timeout-ms", "5000", "--lock-wait-ms-min", "10000", "--lock-wait-ms-max", "20000"];
+pub const PATIENT: [&str; 6] =
+    ["--store-timeout-ms", "5000", "--lock-wait-ms-min", "10000", "--lock-wait-ms-max", "20000"];
 
 const LONG: usize = 4_000_000;
 
-fn exec(server: &Server, commands: Vec<Vec<String>>) {
+pub fn exec(server: &Server, commands: Vec<Vec<String>>) {
     let script = [vec![request(&["MULTI"])], commands, vec![request(&["EXEC"])]].concat();
     let last = server.connect().pipeline(&script).pop();
     let refused = |reply: &Reply| matches!(reply, Reply::Error(..)) || says(reply, "LIMIT");
@@ -28,9 +31,13 @@ fn exec(server: &Server, commands: Vec<Vec<String>>) {
 }
 
 /// Clients that do `work` at a time, each with its number.
-fn at_once(server: &Server, work: impl Fn(usize, &mut Connection) + Sync) {
+pub fn at_once(server: &Server, work: impl Fn(usize, &mut Connection) + Sync) {
+    of_clients(AT_ONCE, server, work);
+}
+
+fn of_clients(count: usize, server: &Server, work: impl Fn(usize, &mut Connection) + Sync) {
     std::thread::scope(|clients| {
-        for client in 0..AT_ONCE {
+        for client in 0..count {
             let (work, mut connection) = (&work, server.connect());
             clients.spawn(move || work(client, &mut connection));
         }
@@ -106,4 +113,90 @@ fn rows_of_a_megabyte() {
         }
     });
     server.stayed_below(PROMISED + DEBUG);
+}
+
+/// A hash of so many fields.
+fn fill(connection: &mut Connection, key: &str) {
+    for part in 0..ELEMENTS / ADDED {
+        let fields = (part * ADDED..(part + 1) * ADDED).flat_map(|number| [format!("f{number}"), "v".repeat(60)]);
+        let words = [request(&["HSET", key]), fields.collect()].concat();
+        assert_eq!(connection.pipeline(&[words]), [Reply::Integer(ADDED as i64)]);
+    }
+}
+
+/// Few clients have their turn with large documents at a time, until their replies are written down.
+#[test]
+fn what_pipelines_read_over_postgres() {
+    const READ: usize = 10;
+    let cluster = postgres::Server::start();
+    let server = Server::over("PostgreSQL", &cluster.url(&cluster.database()), &PATIENT);
+    let (mut connection, long) = (server.connect(), "x".repeat(LONG));
+    let of = |name: &str, numbers: &mut dyn Iterator<Item = usize>| {
+        let keys = numbers.map(|number| format!("{}{}", if name == "HGETALL" { "h" } else { "s" }, number % READ));
+        std::iter::once(name.to_owned()).chain(keys).collect::<Vec<_>>()
+    };
+    for number in 0..READ {
+        fill(&mut connection, &format!("h{number}"));
+        assert_eq!(connection.call(&["SET", &format!("s{number}"), &long]), Reply::Simple("OK".into()));
+    }
+    let hashes = server.again("8 clients, pipelines of HGETALL");
+    of_clients(CLIENTS, &hashes, |client, connection| {
+        let all: Vec<_> = (0..READ).map(|at| of("HGETALL", &mut std::iter::once(client + at))).collect();
+        for reply in connection.pipeline(&all) {
+            assert!(matches!(&reply, Reply::Array(words) if words.len() == 2 * ELEMENTS));
+        }
+    });
+    hashes.stayed_below(PROMISED + DEBUG);
+    let mixed = server.again("4 clients, pipelines of MGET of 4 MB each");
+    at_once(&mixed, |client, connection| {
+        let some: Vec<_> = (0..READ).map(|at| of("MGET", &mut (4 * at..4 * at + 1 + client % 4))).collect();
+        let wide = of("MGET", &mut (0..READ));
+        let replies = connection.pipeline(&[&some[..], &[wide]].concat());
+        let (last, sound) = replies.split_last().expect("replies");
+        let whole = |reply: &Reply| matches!(reply, Reply::Bulk(bytes) if bytes.len() == LONG);
+        assert!(sound.iter().all(|reply| matches!(reply, Reply::Array(all) if all.iter().all(whole))));
+        assert!(says(last, "LIMIT client_reply_bytes_max"), "it is more than is answered");
+    });
+    mixed.stayed_below(PROMISED + DEBUG);
+}
+
+/// What an outage leaves of one document is there once, however many changes made it.
+#[test]
+fn appends_of_an_outage() {
+    let cluster = postgres::Server::start();
+    for (row, drain) in [("7 APPEND of 2 MB in an outage, serial", "serial"), ("the same, lanes", "lanes")] {
+        let settings = [&PATIENT[..], &["--drain", drain]].concat();
+        let server = Server::over(row, &cluster.url(&cluster.database()), &settings);
+        let (mut connection, part) = (server.connect(), "x".repeat(LONG / 2));
+        assert_eq!(connection.call(&["SET", "log", "x"]), Reply::Simple("OK".into()));
+        server.reset_peak();
+        connection.call(&["DEBUG", "STORE", "FAIL", "600"]);
+        for number in 1..=7 {
+            let len = 1 + number * part.len();
+            assert_eq!(connection.call(&["APPEND", "log", &part]), Reply::Integer(len as i64));
+        }
+        connection.call(&["DEBUG", "STORE", "FAIL", "0"]);
+        drained(&mut connection);
+        server.stayed_below(PROMISED + DEBUG);
+    }
+}
+
+/// Waits until all that an outage has left is in the database.
+pub fn drained(connection: &mut Connection) {
+    let began = Instant::now();
+    // Its first line says the mode, and what waits.
+    let is_drained = |reply: &Reply| match reply {
+        Reply::Array(words) => match words.get(1) {
+            Some(Reply::Bulk(text)) => {
+                let text = String::from_utf8_lossy(text);
+                text.contains("mode normal") && text.contains("pending 0 ")
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    while !is_drained(&connection.call(&["CACHE", "STATE"])) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", connection.call(&["CACHE", "STATE"]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -26,7 +26,8 @@ fn large_rows_arrive() {
     let mut init = forebay_command();
     init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(map);
     assert!(init.status().expect("the binary runs").success());
-    let forebay = start(&server, &database, &[&map[..], &["--outage-bytes-max", "256MiB"]].concat());
+    let forebay =
+        start(&server, &database, &[&map[..], &["--outage-bytes-max", "256MiB", "--row-bytes-max", "16MiB"]].concat());
     let mut client = Connection::new(forebay.address);
     server.stop(Stop::Immediate);
     let body = "x'".repeat(LARGE / 2);

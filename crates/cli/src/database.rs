@@ -30,6 +30,7 @@ pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
         password: password(settings)?,
         timeout: Duration::from_millis(settings.store_timeout_ms),
         writers: settings.store_writers,
+        row_bytes_max: settings.row_bytes_max,
         mappings: settings.maps.clone(),
         outside: settings.outside,
         outside_pause: Duration::from_millis(settings.outside_ms),

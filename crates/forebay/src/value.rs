@@ -61,6 +61,13 @@ pub enum Kind {
 }
 
 impl Value {
+    /// Holds what a long byte string has in common with `other` in the same memory.
+    pub fn share(&mut self, other: &Value) {
+        if let (Data::Bytes(ours), Data::Bytes(theirs)) = (&mut self.data, &other.data) {
+            ours.share(theirs);
+        }
+    }
+
     /// A byte string without expiry.
     pub fn bytes(bytes: impl Into<Bytes>) -> Value {
         Value { data: Data::Bytes(bytes.into()), expires_at_ms: None }

@@ -130,7 +130,7 @@ fn many_readers(seed: u64) -> Ended {
     let far = Delay { fixed: Duration::from_micros(50), jitter: Duration::from_micros(500) };
     let store = Arc::new(Delayed::new(runtime.clone(), Arc::new(Memory::new()), far));
     let store = Arc::new(Faulty::new(runtime.clone(), store, faults, seed));
-    let limits = TxnLimits { turnless_bytes_max: 600, ..TxnLimits::default() };
+    let limits = TxnLimits { turnless_bytes_max: 600, documents_bytes_max: 800, ..TxnLimits::default() };
     // Next to nothing stays in the cache.
     let engine = Engine::new(EngineOptions { limits, ..EngineOptions::new(runtime.clone(), store, cache(500)) });
     simulation.run(async move {

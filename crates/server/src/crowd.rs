@@ -33,6 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use forebay::txn::Turn;
+
 use crate::limits::ServerLimits;
 use crate::state::{Client, Shared};
 use state::{Ask, State};
@@ -83,6 +85,8 @@ impl Limits {
 #[derive(Default)]
 pub struct Crowd {
     state: Mutex<State>,
+    /// Whose turn it is to make a large reply that comes in slices.
+    pub wide: Turn,
 }
 
 impl Crowd {

@@ -29,7 +29,7 @@ use std::time::Duration;
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
 use forebay::store::forms::OnDelete;
-use forebay::txn::{Ahead, Caller, Committing, DocumentError, PlannedLock};
+use forebay::txn::{Ahead, Caller, Committing, DocumentError, HeldTurn, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -94,6 +94,8 @@ pub struct Session {
     pub committing: Option<(Committing, bool)>,
     /// MONITOR: what it is shown, and the request for it, whose permission may end.
     pub monitor: Option<(Arc<Monitor>, Request)>,
+    /// Its turn to hold much, until the answer to the command that just ran is written down.
+    pub(crate) turn: Option<HeldTurn>,
     /// CACHE STRICT.
     pub strict: bool,
     /// CACHE BLIND.
@@ -143,6 +145,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             closing: false,
             committing: None,
+            turn: None,
             monitor: None,
             strict: false,
             blind: false,

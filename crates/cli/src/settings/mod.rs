@@ -71,6 +71,8 @@ pub struct Settings {
     pub store_timeout_ms: u64,
     /// Commits to a database at a time.
     pub store_writers: usize,
+    /// Bytes of a row of a mapped table, at most.
+    pub row_bytes_max: usize,
     /// A file with the password for a database.
     pub store_password_file: Option<PathBuf>,
     /// Which keys are rows of which tables.
@@ -239,6 +241,7 @@ impl Default for Settings {
             store: StoreChoice::Embedded("forebay.redb".into()),
             store_timeout_ms: 300,
             store_writers: 16,
+            row_bytes_max: 8 << 20,
             store_password_file: None,
             #[cfg(feature = "postgres")]
             maps: Vec::new(),

@@ -44,7 +44,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 9] = [
+static SHARES: [Share; 11] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -59,6 +59,10 @@ static SHARES: [Share; 9] = [
         total: Some(|of| of.server.held_bytes_max as u64) },
     Share { name: "txn-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.server.txn_bytes_max = usize_of(bytes), total: None },
+    Share { name: "documents-bytes-max", part: 8, floor: 4 * MIB, most: u64::MAX,
+        set: |to, bytes| to.txn.documents_bytes_max = usize_of(bytes), total: None },
+    Share { name: "row-bytes-max", part: 32, floor: MIB, most: 2 * DOCUMENT,
+        set: |to, bytes| to.row_bytes_max = usize_of(bytes), total: None },
     Share { name: "locked-keys-max", part: KEY_MEMORY, floor: 32 << 10, most: 1 << 20,
         set: |to, keys| to.server.locked_keys_max = usize_of(keys), total: None },
     Share { name: "multi-bytes-max", part: 8, floor: DOCUMENT, most: 64 * MIB,

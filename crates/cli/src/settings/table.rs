@@ -125,7 +125,13 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
         "What one command, TXN or EXEC reads, and what it makes of it; past it a command is refused"),
     setting!(Limits, "turnless-bytes-max", Bytes, txn.turnless_bytes_max,
-        "Documents that a plain command or EXEC loads while others do so, too; to load more it waits for its turn"),
+        "Documents that a plain command or EXEC holds without a turn"),
+    setting!(Limits, "documents-bytes-max", Bytes, txn.documents_bytes_max,
+        "Documents that plain commands and EXEC hold at a time, of those above turnless-bytes-max; a further one waits \
+         for its turn, in which one may hold more"),
+    setting!(Limits, "row-bytes-max", Bytes, row_bytes_max,
+        "A row of a mapped table, each column as its text and bytes as two digits each; a larger one can be neither \
+         read nor written"),
     setting!(Limits, "locked-keys-max", Count, server.locked_keys_max,
         "Keys that one command or EXEC locks; past it that is refused"),
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),

@@ -246,7 +246,7 @@ impl Inner {
             let (keys, written) = (&keys, &written);
             async move {
                 let Some(rows) = session.rows() else { return Ok((Vec::new(), BTreeSet::new())) };
-                let reads = rows.get(&session, &self.identity, keys, usize::MAX).await?;
+                let reads = rows.get_whole(&session, &self.identity, keys).await?;
                 // In this order: what was read before nobody had written them.
                 Ok((reads, rows.untouched(&session, written).await?))
             }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::Arc;
 
 use forebay::change::{Change, apply};
 use forebay::store::portion::Portion;
@@ -15,56 +16,98 @@ use futures_util::future::{join, join5};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use super::Inner;
 use super::classify::{self, Failure, told};
 use super::commit::{Changed, Failed};
 use super::given;
 use super::identity::Identity;
 use super::ids;
 use super::large;
+use super::reading::DOCUMENTS;
 use super::session::Session;
-use super::sql::{LARGE_BYTES, Prepared};
+use super::sql::{self, LARGE_BYTES, Prepared};
 
-/// Reads `keys` in one round trip, as far as they are within `bytes_max`.
-pub(super) async fn get(
-    session: &Session,
-    identity: &Identity,
-    keys: &[Key],
-    bytes_max: usize,
-) -> Result<Vec<Read>, GetError> {
-    // Before the question: a document that is deleted behind it has a later one.
-    let absences: Vec<Version> = keys.iter().map(|key| identity.absence(key)).collect();
-    if let ([key], [absence]) = (keys, &*absences) {
+impl Inner {
+    /// Reads `keys` as far as they are within `bytes_max`: in one round trip, but for those that are large. These wait
+    /// for room, which is no time without an answer, and are read one after the other.
+    pub(super) async fn documents(&self, keys: &[Key], bytes_max: usize) -> Result<Vec<Read>, ReadError> {
+        // Before the question: a document that is deleted behind it has a later one.
+        let absences: Vec<Version> = keys.iter().map(|key| self.identity.absence(key)).collect();
+        let asked = (keys, &*absences, bytes_max);
+        let ask = |session: Arc<Session>| async move { get(&session, asked).await };
+        let found = self.read(self.timeout, &[DOCUMENTS], ask).await?;
+        let (mut reads, mut portion) = (Vec::with_capacity(found.len()), Portion::new(bytes_max));
+        for ((key, absence), found) in keys.iter().zip(&absences).zip(found) {
+            if !portion.goes_on() {
+                break;
+            }
+            let read = match found {
+                Found::Read(read) => read,
+                Found::Large(bytes) => {
+                    let _room = self.room.take(bytes.saturating_mul(large::READ_COPIES)).await;
+                    let ask = |session: Arc<Session>| async move { large::get(&session, key, *absence, &[]).await };
+                    self.read(self.timeout, &[DOCUMENTS], ask).await?.0
+                }
+            };
+            portion.count(&read);
+            reads.push(read);
+        }
+        Ok(reads)
+    }
+}
+
+/// What the table says of a document.
+enum Found {
+    Read(Read),
+    /// It has so many bytes, and is to be read by itself.
+    Large(usize),
+}
+
+/// Reads keys in one round trip, of as many as are within a number of bytes.
+async fn get(session: &Session, asked: (&[Key], &[Version], usize)) -> Result<Vec<Found>, GetError> {
+    let (keys, absences, bytes_max) = asked;
+    if let [key] = keys {
         let parameters = [&i16::from(key.space()) as &(dyn ToSql + Sync), &key.name()];
-        let found = session.client.query_opt(session.statement(Prepared::GetOne), &parameters).await?;
-        return Ok(vec![match found {
-            Some(row) => read(session, key, *absence, row).await?,
-            None => Read { value: None, version: *absence },
-        }]);
+        let row = session.client.query_opt(session.statement(Prepared::GetOne), &parameters).await?;
+        let absent = || Ok(Found::Read(Read { value: None, version: absences[0] }));
+        return Ok(vec![row.map_or_else(absent, |row| found(key, absences[0], &row))?]);
     }
     let spaces: Vec<i16> = keys.iter().map(|key| i16::from(key.space())).collect();
     let names: Vec<&[u8]> = keys.iter().map(Key::name).collect();
     let within = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let rows = session.client.query(session.statement(Prepared::Get), &[&spaces, &names, &within]).await?;
-    // A document is more in memory than in the table.
-    let (mut reads, mut portion) = (Vec::with_capacity(rows.len()), Portion::new(bytes_max));
-    for ((key, absence), row) in keys.iter().zip(absences).zip(rows) {
-        if !portion.goes_on() {
-            break;
-        }
-        let read = read(session, key, absence, row).await?;
-        portion.count(&read);
-        reads.push(read);
-    }
-    Ok(reads)
+    keys.iter().zip(absences).zip(rows).map(|((key, absence), row)| found(key, *absence, &row)).collect()
 }
 
-/// What `row` says of `key`: its version, none if it is absent, and its value, none if it is large.
-async fn read(session: &Session, key: &Key, absence: Version, row: Row) -> Result<Read, GetError> {
-    let Some(version) = row.try_get::<_, Option<&[u8]>>(0)? else { return Ok(Read { value: None, version: absence }) };
+/// What `row` says of `key`: its version, none if it is absent, its value, none if it is large, and the bytes of that.
+fn found(key: &Key, absence: Version, row: &Row) -> Result<Found, GetError> {
+    let Some(version) = row.try_get::<_, Option<&[u8]>>(0)? else {
+        return Ok(Found::Read(Read { value: None, version: absence }));
+    };
     match row.try_get::<_, Option<&[u8]>>(1)? {
-        Some(value) => Ok(decode(key, version, value)?),
-        None => Ok(large::get(session, key, absence, &[]).await?.0),
+        Some(value) => Ok(Found::Read(decode(key, version, value)?)),
+        None => Ok(Found::Large(usize::try_from(row.try_get::<_, i32>(2)?).unwrap_or_default())),
     }
+}
+
+/// Which of `checks` are overtaken.
+pub(super) async fn check(
+    session: &Session,
+    identity: &Identity,
+    checks: &[(Key, Version)],
+) -> Result<Vec<Key>, GetError> {
+    let absences: Vec<Version> = checks.iter().map(|(key, _)| identity.absence(key)).collect();
+    let spaces: Vec<i16> = checks.iter().map(|(key, _)| i16::from(key.space())).collect();
+    let names: Vec<&[u8]> = checks.iter().map(|(key, _)| key.name()).collect();
+    let rows = session.client.query(sql::VERSIONS, &[&spaces, &names]).await?;
+    let mut overtaken = Vec::new();
+    for (((key, version), absence), row) in checks.iter().zip(absences).zip(rows) {
+        let stored = row.try_get::<_, Option<&[u8]>>(0)?;
+        if stored.map_or(Some(absence), ids::version) != Some(*version) {
+            overtaken.push(key.clone());
+        }
+    }
+    Ok(overtaken)
 }
 
 /// Why documents could not be read.
@@ -148,16 +191,30 @@ impl<'a> Target<'a> {
     /// as was computed is that: of a large document there are not two.
     fn apply(&mut self, before: Option<Value>) -> Result<(), Failed> {
         self.becomes = before;
-        for (member, change) in &self.changes {
+        self.share();
+        for at in 0..self.changes.len() {
+            let (member, change) = self.changes[at];
             apply(&mut self.becomes, change).map_err(|error| Failed {
                 failure: Failure::Refused(format!("{}: {error}", self.key)),
-                member: Some(*member),
+                member: Some(member),
             })?;
+            self.share();
         }
         if self.becomes == self.write.after {
             self.becomes.clone_from(&self.write.after);
         }
         Ok(())
+    }
+}
+
+impl Target<'_> {
+    /// Holds what it is by now in the memory of what was computed, as far as it is the same.
+    fn share(&mut self) {
+        if let (Some(becomes), Some(computed)) = (&mut self.becomes, &self.write.after)
+            && computed.size() > LARGE_BYTES
+        {
+            becomes.share(computed);
+        }
     }
 }
 
@@ -240,15 +297,9 @@ pub(super) async fn commit(session: &Session, identity: &Identity, group: &[Comm
         put(session, identity, group, &ids, &targets, &checks).await.map_err(|error| checks.failed(&error))?;
     } else {
         let done = read_and_put(session, identity, group, &ids, &mut targets, &checks).await;
-        // Nothing of it may stay open; what was sent behind an error was not executed.
-        if let Err(failed) = &done
-            && failed.failure.spares_connection()
-            && let Err(error) = session.client.batch_execute("ROLLBACK").await
-        {
-            tracing::debug!(error = told(&error), "a transaction was not rolled back");
-            session.give_up();
+        if let Err(failed) = done {
+            return Err(roll_back(session, failed).await);
         }
-        done?;
     }
     let mut changed: Vec<Changed> = vec![Vec::new(); group.len()];
     for target in targets.into_iter().filter(|target| target.becomes != target.write.after) {
@@ -259,6 +310,17 @@ pub(super) async fn commit(session: &Session, identity: &Identity, group: &[Comm
         changed[target.last].push((target.key.clone(), Read { value: target.becomes, version }));
     }
     Ok(changed)
+}
+
+/// Ends a transaction that has `failed`: nothing of it may stay open. What was sent behind an error was not executed.
+pub(super) async fn roll_back(session: &Session, failed: Failed) -> Failed {
+    if failed.failure.spares_connection()
+        && let Err(error) = session.client.batch_execute("ROLLBACK").await
+    {
+        tracing::debug!(error = told(&error), "a transaction was not rolled back");
+        session.give_up();
+    }
+    failed
 }
 
 /// Whether what is written is sent in pieces.
@@ -404,7 +466,7 @@ async fn lock_and_apply(session: &Session, targets: &mut [Target<'_>]) -> Result
 }
 
 /// Before COMMIT is sent a transaction whose connection ends is surely not applied.
-fn unsent(failure: Failure) -> Failure {
+pub(super) fn unsent(failure: Failure) -> Failure {
     match failure {
         Failure::Unknown(why) => Failure::Unavailable(why),
         failure => failure,

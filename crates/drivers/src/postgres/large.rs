@@ -30,13 +30,18 @@ use super::sql::{LARGE_BYTES, Prepared};
 /// Units in which room is counted.
 const UNIT_BYTES: usize = 1 << 10;
 
+/// What a document of our own table takes while it is read, as a multiple of its encoding: a collection is more in
+/// memory, and is made of its parts.
+pub(super) const READ_COPIES: usize = 2;
+
 /// What the rows of a commit take, as a multiple: their texts, the message, the connection's buffer, and the answer.
 const ROW_COPIES: usize = 4;
 
 /// Bytes of rows from which on a connection is not used again: it keeps the buffers that it has grown.
 pub(super) const GROWN_BYTES: usize = 1 << 20;
 
-/// Room for what commits take in memory beside their documents: as much as one of the largest size.
+/// Room for what commits take in memory beside their documents, and for documents that are being read: as much as one
+/// of the largest size.
 pub(super) struct Room(Semaphore);
 
 impl Default for Room {

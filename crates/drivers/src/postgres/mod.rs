@@ -105,6 +105,8 @@ pub struct PostgresOptions {
     pub readers: usize,
     /// Commits at a time, each on a connection of its own.
     pub writers: usize,
+    /// Bytes of a row of a mapped table, at most.
+    pub row_bytes_max: usize,
     /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
     pub mappings: Vec<Mapping>,
     /// How what others write is seen.
@@ -126,6 +128,7 @@ impl PostgresOptions {
             opening: open::OPENING,
             readers: 4,
             writers: 16,
+            row_bytes_max: usize::MAX,
             mappings: Vec::new(),
             outside: OutsideBy::Triggers,
             outside_pause: Duration::from_millis(50),
@@ -162,6 +165,8 @@ struct Inner {
     is_mapped: bool,
     /// As they were given, with what was to be found out.
     mappings: Vec<Mapping>,
+    /// Bytes of their rows, at most.
+    row_bytes_max: usize,
 }
 
 impl Drop for Inner {
@@ -231,15 +236,11 @@ impl Store for Postgres {
             if keys.is_empty() {
                 return Ok(Vec::new());
             }
-            let (identity, keys) = (&*inner.identity, &keys);
-            let ask = |session: Arc<Session>| async move {
-                match session.rows() {
-                    Some(rows) => rows.get(&session, identity, keys, bytes_max).await,
-                    None => documents::get(&session, identity, keys, bytes_max).await,
-                }
-            };
             let began = Instant::now();
-            let read = inner.read(inner.timeout, &inner.tables_of(keys.iter()), ask).await;
+            let read = match inner.is_mapped {
+                true => inner.rows_of(&keys, bytes_max).await,
+                false => inner.documents(&keys, bytes_max).await,
+            };
             inner.counted.read(began.elapsed(), read.as_ref().map_or(keys.len(), Vec::len), read.is_ok());
             read
         });
@@ -414,13 +415,10 @@ impl Store for Postgres {
         let checked = self.run(move |inner| async move {
             let (identity, checks) = (&*inner.identity, &checks);
             let ask = |session: Arc<Session>| async move {
-                if let Some(rows) = session.rows() {
-                    return rows.check(&session, checks).await;
+                match session.rows() {
+                    Some(rows) => rows.check(&session, checks).await,
+                    None => documents::check(&session, identity, checks).await,
                 }
-                let keys: Vec<Key> = checks.iter().map(|(key, _)| key.clone()).collect();
-                let reads = documents::get(&session, identity, &keys, usize::MAX).await?;
-                let current = checks.iter().zip(&reads).map(|((_, version), read)| *version == read.version);
-                Ok(keys.iter().zip(current).filter(|(_, current)| !current).map(|(key, _)| key.clone()).collect())
             };
             inner.read(inner.timeout, &inner.tables_of(checks.iter().map(|(key, _)| key)), ask).await
         });

@@ -17,7 +17,7 @@ use super::mapping::Mapping;
 use super::mapping::found;
 use super::mapping::remembered::Place;
 use super::mapping::rows::Rows;
-use super::mapping::shared;
+use super::mapping::{shared, size};
 use super::outside::OutsideBy;
 use super::owners::Owners;
 use super::session::Session;
@@ -379,6 +379,14 @@ pub(super) async fn warn_of_connections(
 ) -> Result<(), OpenError> {
     let few = too_few_connections(client, wanted).await.map_err(|error| failed(address, &error))?;
     few.iter().for_each(|few| tracing::warn!("{few}"));
+    Ok(())
+}
+
+/// Says in the log which rows can't be read.
+pub(super) async fn warn_of_rows(client: &Client, address: &Address, rows: Option<&Rows>) -> Result<(), OpenError> {
+    let tables = rows.map_or(&[][..], |rows| &rows.tables);
+    let lines = size::too_large(client, tables, size::COUNTED_MS).await.map_err(|error| failed(address, &error))?;
+    lines.iter().for_each(|line| tracing::warn!("{line}"));
     Ok(())
 }
 

@@ -233,7 +233,7 @@ impl Inner {
 }
 
 /// Stands for the table that forebay owns: no table has this number.
-const DOCUMENTS: u32 = 0;
+pub(super) const DOCUMENTS: u32 = 0;
 
 fn is_locked() -> ReadError {
     let unavailable =

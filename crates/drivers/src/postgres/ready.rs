@@ -36,6 +36,7 @@ pub struct Ready {
     readers: usize,
     writers: usize,
     mappings: Vec<Mapping>,
+    row_bytes_max: usize,
     known: Known,
     outside: OutsideBy,
     outside_pause: Duration,
@@ -48,6 +49,7 @@ impl Ready {
     pub async fn prepare(options: PostgresOptions) -> Result<Ready, OpenError> {
         let PostgresOptions { address, password, timeout, first, opening, readers, writers, mappings, .. } = options;
         let (outside, outside_pause, known) = (options.outside, options.outside_pause, options.known);
+        let row_bytes_max = options.row_bytes_max;
         let tls = Tls::open(&address)?;
         let config = |timeout| open::config_of(&address, password.as_deref(), timeout);
         let (first, began) = (first.max(timeout), Instant::now());
@@ -66,9 +68,10 @@ impl Ready {
             let client = &looked.keeper.client;
             let rows = match mappings.is_empty() {
                 true => None,
-                false => Some(open::look_up(client, &address, &mappings, &known).await?),
+                false => Some(open::look_up(client, &address, &mappings, &known).await?.up_to(row_bytes_max)),
             };
             open::warn_of_connections(client, &address, (readers, writers)).await?;
+            open::warn_of_rows(client, &address, rows.as_ref()).await?;
             let outside = open::outside(client, &address, rows.as_ref(), outside).await?;
             Ok((looked, rows.map(|rows| Arc::new(rows.seen_by(outside))), outside))
         };
@@ -83,6 +86,7 @@ impl Ready {
             readers,
             writers,
             mappings,
+            row_bytes_max,
             known,
             outside,
             outside_pause,
@@ -119,6 +123,7 @@ impl Ready {
             another: opened.another,
             is_mapped,
             mappings,
+            row_bytes_max: self.row_bytes_max,
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
         Ok(Postgres { inner, tokio: Handle::current() })

@@ -26,7 +26,7 @@ impl Inner {
         if !before.tables.iter().map(mode).eq(rows.tables.iter().map(mode)) {
             return Err("versions of rows are kept in another way now; start forebay again".into());
         }
-        self.pool.set_rows(rows.seen_by(self.watch.by()));
+        self.pool.set_rows(rows.up_to(self.row_bytes_max).seen_by(self.watch.by()));
         if let Some(rows) = self.rows() {
             let tables: Vec<&str> = outside::tables_of(Some(&rows)).iter().map(|table| table.name.as_str()).collect();
             tracing::warn!(tables = tables.join(", "), "the mapped tables were looked up again");

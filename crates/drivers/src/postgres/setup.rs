@@ -10,11 +10,14 @@ use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
 use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
-use super::mapping::rows::Rows;
+use super::mapping::size;
 use super::mapping::{Mapping, VersionMode, catalogue, shared};
 use super::session::Session;
 use super::tls::Tls;
 use super::{OpenError, OutsideBy, PostgresOptions, install, open, pooled};
+
+/// For so long a check counts rows of a table that are too large, ms.
+const CHECK_COUNTED_MS: u32 = 600_000;
 
 /// A connection for looking and preparing; the server may be in use by a forebay meanwhile.
 async fn connect(options: &PostgresOptions) -> Result<Session, OpenError> {
@@ -91,7 +94,9 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
         ),
     }
     match found::look_up(client, &options.mappings, None).await? {
-        Ok(Rows { tables, .. }) => {
+        Ok(rows) => {
+            let tables = rows.up_to(options.row_bytes_max).tables;
+            warnings.extend(size::too_large(client, &tables, CHECK_COUNTED_MS).await?);
             let (seen, lines) = watching(client, options.outside, &tables, (&mut warnings, &mut problems)).await?;
             let role: String = client.query_one("SELECT current_user::text", &[]).await?.get(0);
             for table in &tables {

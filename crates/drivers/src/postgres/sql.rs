@@ -206,7 +206,7 @@ pub(super) const READING: usize = 3;
 pub(super) const LARGE_BYTES: usize = 256 << 10;
 
 pub(super) const PREPARED: [&str; 10] = [
-    "SELECT version, CASE WHEN octet_length(value) <= 262144 THEN value END
+    "SELECT version, CASE WHEN octet_length(value) <= 262144 THEN value END, octet_length(value)
         FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
     GET,
     GET_WITH_IDS,
@@ -241,7 +241,7 @@ pub(super) const PREPARED: [&str; 10] = [
 /// Documents in the order in which they were asked for, up to the one that makes them more than `$3` bytes. A length is
 /// told without reading the value.
 const GET: &str = "\
-SELECT version, CASE WHEN octet_length(value) <= 262144 THEN value END FROM (
+SELECT version, CASE WHEN octet_length(value) <= 262144 THEN value END, octet_length(value) FROM (
     SELECT k.place, d.version, d.value, sum(octet_length(d.value)) OVER (ORDER BY k.place
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
@@ -256,6 +256,11 @@ FROM (SELECT version, value || ''::bytea AS value FROM forebay.documents
         WHERE space = $1::smallint AND name = $2::bytea OFFSET 0) AS d,
     LATERAL generate_series(0, (octet_length(d.value) - 1) / 65536) AS n
 UNION ALL SELECT id, NULL, NULL FROM forebay.applied WHERE applied AND id = ANY($3::bytea[])";
+
+/// The versions of documents, in the order in which they were asked for.
+pub(super) const VERSIONS: &str = "\
+SELECT d.version FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
+    LEFT JOIN forebay.documents d ON d.space = k.space AND d.name = k.name ORDER BY k.place";
 
 /// Ids that are in the table, and whether each stands for a commit (`true`) or for its refusal.
 pub(super) const KNOWN: &str = "SELECT id, applied FROM forebay.applied WHERE id = ANY($1::bytea[])";

@@ -115,11 +115,11 @@ async fn ask(
 impl Table {
     /// As [`Table::select`], and behind the rows those of the ids, the last parameter, whose commits are applied.
     fn select_with_ids(&self) -> String {
-        let nulls = ", NULL".repeat(self.fields.len() + 2);
+        let nulls = ", NULL".repeat(self.fields.len() + 3);
         format!(
             "{} UNION ALL SELECT '{ID}' || encode(id, 'hex'){nulls} FROM forebay.applied \
              WHERE applied AND id = ANY(${}::bytea[])",
-            self.select(),
+            self.select_whole(),
             self.key.len() + 1
         )
     }

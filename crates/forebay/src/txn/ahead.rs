@@ -42,7 +42,9 @@ impl Ahead {
         }
         let asked = inner.runtime.elapsed();
         let Ok(reads) = inner.store.get_within(&wanted, PORTION_BYTES_MAX).await else { return ahead };
-        ahead.whole = reads.len() == wanted.len();
+        // One that is a portion by itself is fetched as well by its command, which waits for its turn with it.
+        let large = |read: &Read| read.value.as_ref().is_some_and(|value| value.size() > PORTION_BYTES_MAX);
+        ahead.whole = reads.len() == wanted.len() || reads.first().is_some_and(large);
         inner.committer.follow_incarnation();
         ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
         for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
@@ -62,6 +64,13 @@ impl Ahead {
     /// Whether all that was fetched is used up, and there may be more to fetch.
     pub fn is_used_up(&self) -> bool {
         !self.whole && self.fetched.is_empty()
+    }
+
+    /// Gives up what is not used: its command has to wait for others, which may want it.
+    pub(super) fn give_up(&mut self) {
+        if !self.fetched.is_empty() {
+            (self.fetched, self.whole) = (BTreeMap::new(), false);
+        }
     }
 
     /// What was fetched for `key`, which is locked now, if nothing was committed to it since before the fetch; it goes

@@ -16,9 +16,11 @@ pub struct TxnLimits {
     pub txn_idle_ms_max: u64,
     /// An interactive transaction older than this is rolled back, in ms.
     pub txn_ms_max: u64,
-    /// Bytes of documents above which a plain command or a script waits for its turn before it loads more, while
-    /// another has it.
+    /// Bytes of documents above which a plain command or a script needs its turn.
     pub turnless_bytes_max: usize,
+    /// Bytes of documents that plain commands and scripts hold at a time, all that are above `turnless_bytes_max`, but
+    /// for one, whose turn it is to hold more.
+    pub documents_bytes_max: usize,
     /// Bytes of commits on their way to the store; past it commits wait, but for one that is larger by itself.
     pub placed_bytes_max: u64,
 }
@@ -33,6 +35,7 @@ impl Default for TxnLimits {
             txn_idle_ms_max: 5000,
             txn_ms_max: 60_000,
             turnless_bytes_max: 2 << 20,
+            documents_bytes_max: 32 << 20,
             placed_bytes_max: 16 << 20,
         }
     }

@@ -18,15 +18,17 @@ pub(super) use waiting::Patience;
 
 use super::ahead::Ahead;
 use super::caller::Caller;
+use super::committing::{Committing, Recorded};
 use super::documents::Documents;
 use super::group::{Admitted, Now, Submission};
 use super::history::Record;
 use super::locks::Owner;
 use super::mode::Mode;
 use super::placed::Vertices;
-use super::settled::{Landed, Settled, Settlement};
+use super::settled::Settled;
+use super::turn::HeldTurn;
 use super::yielding::Tenure;
-use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched, turn};
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{Context, Lent};
 use crate::change::Change;
 use crate::key::Key;
@@ -92,112 +94,11 @@ pub struct Transaction {
     /// What the cache makes way with for the documents, of a transaction that nobody else counts.
     lent: Option<Lent>,
     /// Its turn to hold many documents, once it has taken it.
-    turn: Option<turn::Held>,
+    turn: Option<HeldTurn>,
     /// What others see of it, if it is interactive and yields to them.
     tenure: Option<Arc<Tenure>>,
     /// How it waits.
     pub(super) patience: Patience,
-}
-
-/// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
-#[derive(Debug)]
-pub struct Committing {
-    /// Where it was published already.
-    published: Option<Landed>,
-    commit: Option<(TxnId, Settled)>,
-    depends: Vec<Settled>,
-    record: Option<Box<(Arc<super::history::History>, Record)>>,
-}
-
-impl Committing {
-    /// For what asked nobody.
-    pub fn nothing() -> Committing {
-        Committing { published: None, commit: None, depends: Vec::new(), record: None }
-    }
-
-    /// For what is published already, under this version if it wrote.
-    pub(super) fn published(published: Option<Version>) -> Committing {
-        let mut committing = Committing::nothing();
-        committing.published = published.map(|version| Landed { version, ticket: None });
-        committing
-    }
-
-    /// The same commit, for one more to wait for.
-    pub fn witness(&self) -> Committing {
-        let (commit, depends) = (self.commit.clone(), self.depends.clone());
-        Committing { published: self.published, commit, depends, record: None }
-    }
-
-    /// Under which id it commits, if it writes.
-    pub fn id(&self) -> Option<TxnId> {
-        let on_its_way = self.commit.as_ref().map(|(id, _)| *id);
-        on_its_way.or(self.published.map(|landed| TxnId(landed.version)))
-    }
-
-    /// Whether [`Committing::wait`] would answer at once.
-    pub fn settled(&self) -> bool {
-        self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(Settled::is_closed)
-    }
-
-    /// Waits as [`Committing::wait`] does, and leaves nothing to wait for.
-    pub(super) async fn settle(self) -> Result<Committing, TxnError> {
-        let published = self.wait().await?;
-        Ok(Committing { published, commit: None, depends: Vec::new(), record: None })
-    }
-
-    /// Waits until all that the transaction read and wrote is published; where it landed, if it wrote.
-    pub async fn wait(mut self) -> Result<Option<Landed>, TxnError> {
-        let outcome = match self.commit.take() {
-            None => self.depends_published().await.map(|()| self.published),
-            // Published after all that it depends on, or failed with it.
-            Some((id, settled)) => match settled.wait().await {
-                Some(Settlement::Published(landed)) => Ok(Some(landed)),
-                Some(Settlement::Failed(failure)) => Err(failure.into()),
-                Some(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
-                // Nobody is left to tell: it may have been applied.
-                None => Err(TxnError::Unknown(id)),
-            },
-        };
-        if let Some(boxed) = self.record.take() {
-            let (history, mut record) = *boxed;
-            match &outcome {
-                Ok(_) => {
-                    record.ended = history.tick();
-                    history.push(record);
-                }
-                Err(TxnError::Unknown(_)) => history.push(record),
-                Err(_) => {}
-            }
-        }
-        outcome
-    }
-}
-
-/// Its client is gone without an answer: it may have committed.
-impl Drop for Committing {
-    fn drop(&mut self) {
-        if let Some((history, record)) = self.record.take().map(|boxed| *boxed) {
-            history.push(record);
-        }
-    }
-}
-
-impl Committing {
-    async fn depends_published(&mut self) -> Result<(), TxnError> {
-        for settled in std::mem::take(&mut self.depends) {
-            match settled.wait().await {
-                Some(Settlement::Published(_)) => {}
-                Some(Settlement::Unknown(id)) => {
-                    let why = format!("it read what commit {id} wrote, whose outcome is unknown");
-                    return Err(TxnError::StoreDown(why));
-                }
-                Some(Settlement::Failed(_)) | None => {
-                    return Err(TxnError::Conflict("it read what a failed commit had written".into()));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Transaction {
@@ -389,7 +290,7 @@ impl Transaction {
 
     /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
     pub fn shown(&self) -> Committing {
-        Committing { depends: self.depends.clone(), published: None, commit: None, record: None }
+        Committing::behind(self.depends.clone())
     }
 
     /// Gives up all changes; what it read is still to be shown only once it is published.
@@ -397,7 +298,7 @@ impl Transaction {
         if mutation::on(Fault::AbortLeavesWrites) {
             let _ = self.submit();
         }
-        Committing { depends: std::mem::take(&mut self.depends), published: None, commit: None, record: None }
+        Committing::behind(std::mem::take(&mut self.depends))
     }
 
     fn submit(&mut self) -> Result<Committing, TxnError> {
@@ -420,7 +321,9 @@ impl Transaction {
         let writes = self.documents.take_writes();
         if writes.is_empty() {
             self.tell_end(true);
-            return Ok(Committing { published: None, commit: None, depends, record });
+            // Nobody waits for others in its turn.
+            let turn = self.turn.take().filter(|_| depends.is_empty());
+            return Ok(Committing { published: None, commit: None, depends, record, turn });
         }
         let given = self.given.take().into_iter().collect();
         let mut commit = Commit {
@@ -439,8 +342,7 @@ impl Transaction {
             commit = match now {
                 Now::Published => {
                     self.tell_end(true);
-                    let published = Some(Landed { version, ticket: None });
-                    return Ok(Committing { published, commit: None, depends, record });
+                    return Ok(Committing { record, ..Committing::published(Some(version)) });
                 }
                 Now::Failed(failure) => return Err(failure.into()),
                 Now::Unknown => return Err(TxnError::Unknown(TxnId(version))),
@@ -453,16 +355,16 @@ impl Transaction {
         (self.handed_over, self.ends) = (true, false);
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching, room };
         let settled = self.inner.committer.submit(submission);
-        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
+        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None, turn: None })
     }
 
-    fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {
-        let history = self.inner.history.clone()?;
+    fn record(&self, version: Version) -> Recorded {
+        let Some(history) = self.inner.history.clone() else { return Recorded::default() };
         let reads = self.documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
         let writes = self.documents.written().map(|key| (key.clone(), version)).collect();
         let began = self.began.unwrap_or_default();
         let record = Record { name: format!("t{}", self.owner), began, ended: u64::MAX, reads, writes };
-        Some(Box::new((history, record)))
+        Recorded(Some(Box::new((history, record))))
     }
 }
 
@@ -472,7 +374,8 @@ impl Drop for Transaction {
         if self.documents.held_bytes() > LARGE_BYTES {
             // It may have the last of them.
             let documents = std::mem::replace(&mut self.documents, self.inner.documents());
-            self.inner.runtime.drop_elsewhere(documents);
+            // It is another's turn when they are gone.
+            self.inner.runtime.drop_elsewhere((documents, self.turn.take()));
         }
         if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);

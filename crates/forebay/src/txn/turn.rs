@@ -1,11 +1,12 @@
-//! Whose turn it is to hold many documents: one plain command or script at a time. Without it, as many as there are
-//! clients would have read as much as each may hold, all at once. Those that hold little need no turn; those that wait
-//! hold nothing.
+//! Whose turn it is to hold many documents: one plain command or script at a time, and others beside it as far as they
+//! hold no more than a number of bytes, all together. Without it, as many as there are clients would have read as much
+//! as each may hold, all at once. Those that hold little need no turn; those that wait hold nothing.
 //!
 //! **Nobody waits for ever.** Whoever waits for the turn holds locks, so whoever has it must never wait for a lock, nor
 //! for a fill that one who waits leads, nor for a room that such a one has. It does not: a command or script takes its
 //! turn when it has all its locks, and has begun no fill; one that has room for its commit needs no turn; and one that
-//! is about to wait for that room gives the turn up with its documents (`locking/room.rs`).
+//! is about to wait for that room gives the turn up with its documents (`locking/room.rs`). One that has read keeps it
+//! until its answer, which shares memory with its documents, is written down ([`HeldTurn`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,31 +14,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_channel::oneshot;
 
 /// The turn, and who waits for it.
-#[derive(Clone, Default)]
-pub(super) struct Turn(Arc<Mutex<State>>);
+#[derive(Clone, Debug, Default)]
+pub struct Turn(Arc<Mutex<State>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     taken: bool,
+    /// Bytes that those hold that are beside the one whose turn it is.
+    beside: usize,
     /// First come, first served.
-    waiting: VecDeque<oneshot::Sender<Held>>,
+    waiting: VecDeque<oneshot::Sender<HeldTurn>>,
 }
 
-/// The turn of one; given up when dropped.
-pub(super) struct Held(Option<Turn>);
+/// The turn of one; given up when dropped. Whoever has it waits for no transaction.
+#[derive(Debug)]
+pub struct HeldTurn {
+    turn: Option<Turn>,
+    /// Bytes for which it is beside another; none if it is alone.
+    beside: Option<usize>,
+}
 
 impl Turn {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// For so many bytes: beside others, if they are within `beside_max` with these; or else the turn, if it is free.
+    pub fn try_take(&self, bytes: usize, beside_max: usize) -> Option<HeldTurn> {
+        let mut state = self.state();
+        if state.beside.saturating_add(bytes) <= beside_max {
+            state.beside += bytes;
+            return Some(HeldTurn { turn: Some(self.clone()), beside: Some(bytes) });
+        }
+        let taken = std::mem::replace(&mut state.taken, true);
+        (!taken).then(|| HeldTurn { turn: Some(self.clone()), beside: None })
+    }
+
     /// Waits for the turn.
-    pub async fn take(&self) -> Held {
+    pub async fn take(&self) -> HeldTurn {
         loop {
             let told = {
                 let mut state = self.state();
                 if !std::mem::replace(&mut state.taken, true) {
-                    return Held(Some(self.clone()));
+                    return HeldTurn { turn: Some(self.clone()), beside: None };
                 }
                 let (sender, told) = oneshot::channel();
                 state.waiting.push_back(sender);
@@ -51,9 +70,20 @@ impl Turn {
     }
 }
 
-impl Drop for Held {
+impl HeldTurn {
+    /// Whether it is for so many bytes.
+    pub(super) fn is_for(&self, bytes: usize) -> bool {
+        self.beside.is_none_or(|beside| bytes <= beside)
+    }
+}
+
+impl Drop for HeldTurn {
     fn drop(&mut self) {
-        let Some(turn) = self.0.take() else { return };
+        let Some(turn) = self.turn.take() else { return };
+        if let Some(bytes) = self.beside {
+            turn.state().beside -= bytes;
+            return;
+        }
         loop {
             let next = {
                 let mut state = turn.state();
@@ -62,10 +92,10 @@ impl Drop for Held {
                 next
             };
             let Some(next) = next else { return };
-            match next.send(Held(Some(turn.clone()))) {
+            match next.send(HeldTurn { turn: Some(turn.clone()), beside: None }) {
                 Ok(()) => return,
                 // It waits no more, and has nothing to give up.
-                Err(mut unwanted) => drop(unwanted.0.take()),
+                Err(mut unwanted) => drop(unwanted.turn.take()),
             }
         }
     }

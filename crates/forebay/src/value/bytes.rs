@@ -125,6 +125,16 @@ impl Bytes {
         }
     }
 
+    /// Holds what it has in common with `other` in the same memory, as far as both are in chunks. What is shared
+    /// already is not looked at.
+    pub(crate) fn share(&mut self, other: &Bytes) {
+        if let (Form::Chunks(ours), Form::Chunks(theirs)) = (&mut self.form, &other.form)
+            && !Arc::ptr_eq(ours, theirs)
+        {
+            Arc::make_mut(ours).share(theirs);
+        }
+    }
+
     /// Writes `written` from `offset` on, behind zero bytes where the string does not reach so far. What is written
     /// beyond [`CHUNK_BYTES`] copies the chunks that it touches; chunks that only pad share one allocation.
     pub(crate) fn write_at(&mut self, offset: usize, written: &[u8]) {
@@ -246,6 +256,20 @@ mod tests {
         bytes.write_at(CHUNK_BYTES, b"y");
         let written: Vec<usize> = (0..bytes.len()).filter(|at| bytes.to_vec()[*at] != 0).collect();
         assert_eq!(written, [CHUNK_BYTES, 10 * CHUNK_BYTES]);
+    }
+
+    #[test]
+    fn what_two_have_in_common_is_there_once() {
+        let addresses = |bytes: &Bytes| bytes.parts(0..bytes.len()).map(|(blob, _)| blob.as_ptr()).collect::<Vec<_>>();
+        let text: Vec<u8> = (0..5 * CHUNK_BYTES).map(|at| (at / 7) as u8).collect();
+        let (latest, mut earlier) = (Bytes::from(&*text), Bytes::from(&text[..3 * CHUNK_BYTES + 1]));
+        earlier.write_at(CHUNK_BYTES, b"other");
+        let before = earlier.to_vec();
+        earlier.share(&latest);
+        let (ours, theirs) = (addresses(&earlier), addresses(&latest));
+        let shared: Vec<bool> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours == theirs).collect();
+        assert_eq!(shared, [true, false, true, false], "but for what differs, and the last, which is shorter");
+        assert!(earlier.to_vec() == before && latest.to_vec() == text, "neither has changed");
     }
 
     /// Lengths and offsets near the ends of chunks, and anywhere.

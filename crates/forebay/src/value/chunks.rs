@@ -45,6 +45,14 @@ impl Chunks {
         self.append(added);
     }
 
+    /// See [`Bytes::share`](super::Bytes::share).
+    pub(super) fn share(&mut self, other: &Chunks) {
+        let alike = |(_, (ours, theirs)): &(usize, (&Blob, &Blob))| !Arc::ptr_eq(ours, theirs) && ours == theirs;
+        let pairs = self.list.iter().zip(other.list.iter()).enumerate().filter(alike);
+        let shared: Vec<(usize, Blob)> = pairs.map(|(number, (_, theirs))| (number, theirs.clone())).collect();
+        shared.into_iter().for_each(|(number, chunk)| self.list.replace(number, chunk));
+    }
+
     fn overwrite(&mut self, offset: usize, mut over: &[u8]) {
         let mut at = offset;
         while !over.is_empty() {

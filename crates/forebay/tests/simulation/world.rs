@@ -253,6 +253,7 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             placed_bytes_max: 1 << (6 + random.below(12)),
             // Documents here are small: all of them, some, or none wait for their turn.
             turnless_bytes_max: 1 << (6 + random.below(8)),
+            documents_bytes_max: 256,
             ..TxnLimits::default()
         },
         on_write: OnWrite::default(),

@@ -54,6 +54,8 @@ impl Session {
     /// Waits until the client has read, so that its next request is served; and then until there is room for a large
     /// reply that had none. Ends early if the connection is to be closed.
     pub(super) async fn wait_for_reader(&mut self) {
+        // Nobody waits for others in its turn.
+        self.turn = None;
         let bytes = std::mem::take(&mut self.unshown);
         self.replies.lend();
         let (shared, counted, outlet) = (self.shared.clone(), self.counted.clone(), self.replies.outlet().clone());

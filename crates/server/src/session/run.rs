@@ -33,7 +33,7 @@ impl Session {
             strict: self.strict,
             name: command.name,
             caller: self.waiting_client(),
-            bytes_max: Some(self.shared.limits.txn_bytes_max),
+            bytes_max: Some(self.documents_max(command)),
             ..Plan::default()
         };
         let (space, random) = (self.space, self.random_for(command));
@@ -55,7 +55,8 @@ impl Session {
             }
         };
         Ok(match executed {
-            Ok(Executed::Done(reply, committing)) => {
+            Ok(Executed::Done(reply, mut committing)) => {
+                self.turn = committing.take_turn();
                 self.committing = Some((committing, false));
                 match uncompared {
                     true => compare(command, frame, reply, Turns::new(self)).await,
@@ -71,6 +72,16 @@ impl Session {
                 self.buffered_fields(command, frame, &error).unwrap_or_else(|| refused(&self.shared, &error))
             }
         })
+    }
+
+    /// Bytes of documents behind which a command loads no other. What can go on in parts has half of what may be
+    /// answered: its answer is in memory twice while it is written down.
+    pub(super) fn documents_max(&self, command: &Command) -> usize {
+        let limits = &self.shared.limits;
+        match command.is(Flag::InParts) {
+            true => limits.txn_bytes_max.min(limits.client_reply_bytes_max / 2),
+            false => limits.txn_bytes_max,
+        }
     }
 
     /// Why a command or script that locks so many keys is refused: it would take too much memory.

@@ -118,7 +118,7 @@ impl Session {
     pub(super) fn forgets(&mut self, command: &Command, frame: Frame<'_>) -> bool {
         let reads = command.effect(frame) == Some(Effect::Read) && !self.open.is_open();
         if reads {
-            self.committing = None;
+            (self.committing, self.turn) = (None, None);
         }
         reads
     }
@@ -130,6 +130,7 @@ impl Session {
             true => runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await,
             false => self.run(command, frame, ahead).await,
         }
+        self.turn = None;
         runtime.come_back().await;
     }
 }

@@ -33,6 +33,12 @@ const ROUNDS_BEFORE_LOCKS: usize = 2;
 /// Rounds of what is too much to be locked at once.
 const ROUNDS_MAX: usize = 6;
 
+/// A slice has one so-manyth of what a command may load.
+const SLICES: usize = 4;
+
+/// Bytes of an answer with which a request goes on only in its turn.
+const TURNLESS_BYTES_MAX: usize = 1 << 20;
+
 /// Of each key of a slice its version, and whether it was there.
 type Seen = Vec<(Option<Version>, bool)>;
 
@@ -73,6 +79,9 @@ impl Session {
 
     /// Serves it. The key arguments of such a command are all of its arguments. `fits`: whether its documents may be
     /// read at once, as far as is known.
+    ///
+    /// Answers that come to much are made one at a time. The session whose turn it is may wait for locks, and for a turn
+    /// of the engine: nobody that has either waits for this turn.
     pub(super) async fn run_wide(
         &mut self,
         command: &'static Command,
@@ -138,7 +147,7 @@ impl Session {
         let (mut begin, mut keys) = (1, LOOK_KEYS_MAX);
         while begin < frame.len() {
             let end = frame.len().min(begin + keys);
-            let sliced = self.slice(command.name, body, frame.part(begin..end, &mut spans), no_wait).await;
+            let sliced = self.slice(command, body, frame.part(begin..end, &mut spans), no_wait).await;
             let (part, seen) = match sliced {
                 Err(TxnError::TooLarge(_)) if end - begin > 1 => {
                     keys = (end - begin).div_ceil(2);
@@ -157,6 +166,10 @@ impl Session {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
             }
             joined.add(part);
+            // The answer shares memory with documents. Here it holds no lock, so it may wait for others.
+            if bytes > TURNLESS_BYTES_MAX && self.turn.is_none() {
+                self.turn = Some(self.shared.crowd.wide.take().await);
+            }
             yield_now().await;
         }
         Ok(Some((joined.reply(), hasher.finish())))
@@ -165,7 +178,7 @@ impl Session {
     /// One slice, published.
     async fn slice(
         &self,
-        name: &'static str,
+        command: &Command,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
         no_wait: bool,
@@ -174,7 +187,8 @@ impl Session {
         let keys = || frame.args().skip(1).map(move |name| KeyRef { space, name });
         let locks = in_order(keys().map(|key| planned(key, Effect::Read)).collect());
         let caller = self.waiting_client();
-        let bytes_max = Some(self.shared.limits.txn_bytes_max);
+        let bytes_max = Some(self.documents_max(command) / SLICES);
+        let name = command.name;
         let plan = Plan { locks, strict: self.strict, name, no_wait, caller, bytes_max, ..Plan::default() };
         let read = |documents: &mut Documents| {
             let present = |key| documents.value(key).is_ok_and(|value| value.is_some());

@@ -28,6 +28,8 @@ pub(super) struct Batch<'a> {
     pub(super) rows: ByTable<'a>,
     pub(super) checked: ByTable<'a>,
     pub(super) script: Script,
+    /// Some of its rows are large: nothing is in `script`, and what changes a row is made when it is sent.
+    pub(super) large: bool,
 }
 
 /// The last write of a row.
@@ -50,29 +52,42 @@ impl Batch<'_> {
 
     /// `group` as one message, which is one transaction.
     pub(super) fn text(&self, of: &Rows, group: &[Commit]) -> Result<String, String> {
+        Ok(self.statements(of, group)?.collect::<Result<Vec<String>, String>>()?.join(";\n"))
+    }
+
+    /// The same as statements, one after the other. Where rows are large each has one, which is made when it is asked
+    /// for: all of them would be in memory once more.
+    pub(super) fn statements<'b>(
+        &'b self,
+        of: &'b Rows,
+        group: &'b [Commit],
+    ) -> Result<impl Iterator<Item = Result<String, String>> + Send + 'b, String> {
         let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
         let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
-        let mut statements = vec![format!(
+        let mut first = vec![format!(
             "INSERT INTO forebay.applied (id, applied) SELECT id::bytea, {OWNED} FROM unnest({ids}) AS id"
         )];
-        statements.extend(given::statement(group));
+        first.extend(given::statement(group));
         // Before the other checks: what this one changes is locked while they are made.
-        statements.extend(self.together.statements(&of.tables)?);
+        first.extend(self.together.statements(&of.tables)?);
         if !self.checked.is_empty() {
             for (table, rows) in &self.rows {
-                statements.push(of.tables[*table].lock(rows)?);
+                first.push(of.tables[*table].lock(rows)?);
             }
         }
         for (table, rows) in &self.checked {
-            statements.push(of.tables[*table].check(rows)?);
+            first.push(of.tables[*table].check(rows)?);
         }
-        statements.extend(self.script.statements(&of.tables)?);
-        for (table, rows) in &self.rows {
-            statements.push(of.tables[*table].read_back(rows)?);
-        }
-        if self.rows.keys().copied().chain(self.together.tables()).any(|table| of.notes(table)) {
-            statements.push("SELECT '#' || pg_current_xact_id()::text".into());
-        }
-        Ok(statements.join(";\n"))
+        first.extend(self.script.statements(&of.tables)?);
+        let large = if self.large { group } else { &[] };
+        let changes = large.iter().flat_map(|commit| &commit.writes).flat_map(|write| of.changes_of(write));
+        let rows_max = if self.large { 1 } else { usize::MAX };
+        let read_back = self
+            .rows
+            .iter()
+            .flat_map(move |(table, rows)| rows.chunks(rows_max).map(move |rows| of.tables[*table].read_back(rows)));
+        let notes = self.rows.keys().copied().chain(self.together.tables()).any(|table| of.notes(table));
+        let number = notes.then(|| Ok("SELECT '#' || pg_current_xact_id()::text".to_owned()));
+        Ok(first.into_iter().map(Ok).chain(changes).chain(read_back).chain(number))
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::{Client, Error};
 
 use super::foreign::{Reference, without_unique_index};
-use super::{Mapping, VersionMode};
+use super::{Mapping, VersionMode, size};
 use crate::postgres::install;
 
 /// The column that holds a row's version.
@@ -118,6 +118,9 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) joined: u32,
     /// How its rows name rows that are documents.
     pub(in crate::postgres) references: Vec<Reference>,
+    /// Bytes of a row, at most; see `size`.
+    #[serde(skip, default = "super::size::any")]
+    pub(in crate::postgres) row_bytes_max: usize,
 }
 
 /// What an earlier version did not note.
@@ -328,6 +331,7 @@ pub(in crate::postgres) async fn look_up(
         returning,
         plain,
         joined,
+        row_bytes_max: size::any(),
         references,
     }))
 }

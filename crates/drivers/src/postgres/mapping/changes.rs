@@ -66,6 +66,9 @@ impl Table {
         if !self.mapping.form(parts).takes(&write.changes) {
             return Err(self.untaken(&write.changes));
         }
+        if let Some(why) = self.outgrown(write) {
+            return Err(why);
+        }
         let values = || Values(parts.iter().map(|part| (*part).to_owned()).collect());
         if self.mapping.list.is_some() {
             let mut statements = Vec::new();

@@ -39,6 +39,11 @@ impl Table {
             ));
         }
         let object = |_| format!("a row of {} is set by a JSON object, as {{\"field\": \"value\"}}", self.name);
+        // Before it is taken apart. Texts may have signs that are two bytes.
+        if text.len() / 2 > self.row_bytes_max {
+            let (bytes, most) = (text.len(), self.row_bytes_max);
+            return Err(format!("the object has {bytes} bytes, and row-bytes-max is {most}"));
+        }
         // As they are written: a number that is parsed may lose digits, and JSON its order.
         let parsed: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(text).map_err(object)?;
         let mut changes = Vec::with_capacity(parsed.len() + 1);

@@ -15,7 +15,9 @@
 //!   `shared`: what mappings have in common; `found`: all of it; `remembered`: what an earlier run saw.
 //! * `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
 //!   many at once; `checked`: those that check their rows, too. `json`: a row as one text. `surely`: what the database
-//!   would refuse. `rows`: reading and committing; `one`: a commit of one row.
+//!   would refuse. `rows`: reading and committing; `one`: a commit of one row;
+//!   `large`: one of large rows.
+//! * `size`: how large a row may be.
 
 mod batch;
 pub(super) mod catalogue;
@@ -24,6 +26,7 @@ pub(super) mod checked;
 pub(super) mod foreign;
 pub(super) mod found;
 mod json;
+mod large;
 mod lists;
 mod many;
 mod one;
@@ -33,6 +36,7 @@ pub(super) mod remembered;
 pub(super) mod rows;
 pub(super) mod shared;
 mod since;
+pub(super) mod size;
 pub(super) mod sql;
 pub(super) mod statement;
 pub(super) mod surely;

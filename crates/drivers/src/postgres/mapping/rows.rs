@@ -15,14 +15,17 @@ use super::VersionMode;
 use super::batch::{Batch, ByTable, Written};
 use super::catalogue::{Kind, Table};
 use super::checked::{self, Checked};
+use super::large::row_in;
 use super::sql::Row;
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
 use crate::postgres::commit::{Changed, Failed};
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
+use crate::postgres::large::rows_of;
 use crate::postgres::outside::{OutsideBy, Unwatched, Watch};
 use crate::postgres::session::Session;
+use crate::postgres::sql::LARGE_BYTES;
 
 /// The mapped tables.
 pub(in crate::postgres) struct Rows {
@@ -76,6 +79,12 @@ impl Rows {
 
     pub(in crate::postgres) fn is_altered(&self) -> bool {
         self.altered.swap(false, Ordering::Relaxed)
+    }
+
+    /// Their rows have at most so many bytes.
+    pub(in crate::postgres) fn up_to(mut self, row_bytes_max: usize) -> Rows {
+        self.tables.iter_mut().for_each(|table| table.row_bytes_max = row_bytes_max);
+        self
     }
 
     /// What others write to them is seen so.
@@ -133,6 +142,9 @@ impl Rows {
         let Some(present) = number(1).map(|number| version(2 * number)) else {
             return Ok(Read { value: None, version: absent });
         };
+        if let Some(bytes) = table.left_out(row) {
+            return Err(ReadError::Refused { key: key.clone(), why: table.too_large(key, bytes) });
+        }
         if let Some(value) = computed.filter(|value| holds(table, row, value)) {
             return Ok(Read { value: Some(value.clone()), version: present });
         }
@@ -241,13 +253,13 @@ impl Rows {
             rows.iter().for_each(|row| self.take(row, &batch, (identity, watch), &mut changed));
             return Ok(changed);
         }
-        let text = batch.text(self, group).map_err(|why| Failed::from(Failure::Refused(why)))?;
-        let answer = match session.client.simple_query(&text).await {
-            Ok(answer) => answer,
-            Err(error) => return Err(Failed::at_check(self.failure(&error), &batch.checks)),
-        };
-        for message in &answer {
-            if let SimpleQueryMessage::Row(row) = message {
+        if batch.large {
+            self.commit_large(session, (identity, watch), group, (&batch, &mut changed)).await?;
+        } else {
+            let text = batch.text(self, group).map_err(|why| Failed::from(Failure::Refused(why)))?;
+            let answer = session.client.simple_query(&text).await;
+            let answer = answer.map_err(|error| Failed::at_check(self.failure(&error), &batch.checks))?;
+            for row in answer.iter().filter_map(row_in) {
                 self.take(row, &batch, (identity, watch), &mut changed);
             }
         }
@@ -260,7 +272,7 @@ impl Rows {
     }
 
     /// Takes what a row of the answer to `batch` says.
-    fn take(
+    pub(super) fn take(
         &self,
         row: &impl Texts,
         batch: &Batch<'_>,
@@ -322,8 +334,13 @@ impl Rows {
     /// Why `commit` can't be made, as far as the catalogue tells.
     pub(in crate::postgres) fn refuses(&self, commit: &Commit) -> Option<String> {
         let group = std::slice::from_ref(commit);
-        match self.batch(group).map(|batch| batch.text(self, group)) {
-            Err(Failed { failure: Failure::Refused(why), .. }) | Ok(Err(why)) => return Some(why),
+        let batch = self.batch(group);
+        let made = batch.as_ref().map(|batch| {
+            batch.statements(self, group).and_then(|mut statements| statements.try_for_each(|made| made.map(drop)))
+        });
+        match made {
+            Err(Failed { failure: Failure::Refused(why), .. }) => return Some(why.clone()),
+            Ok(Err(why)) => return Some(why),
             _ => {}
         }
         commit.writes.iter().find_map(|write| {
@@ -336,7 +353,10 @@ impl Rows {
         let refused =
             |member: usize| move |why: String| Failed { failure: Failure::Refused(why), member: Some(member) };
         let (mut script, mut checks) = (Script::default(), Vec::new());
-        let (mut sure, mut together) = (checked::sure(self, group), Checked::default());
+        // Statements of many rows have all of them in one message.
+        let large = rows_of(group) > LARGE_BYTES;
+        let many = if large { &[] } else { group };
+        let (mut sure, mut together) = (checked::sure(self, many), Checked::default());
         let mut written: Vec<Written<'_>> = Vec::new();
         let mut rows = ByTable::new();
         let (mut index, mut earlier): (HashMap<&Key, usize>, _) = (HashMap::new(), Vec::new());
@@ -352,7 +372,7 @@ impl Rows {
                     written.push(Written { write, table: place.table, member, run });
                     continue;
                 }
-                for (shape, values) in statements {
+                for (shape, values) in statements.into_iter().filter(|_| !large) {
                     script.add(place.table, table, shape, values);
                 }
                 if let Some(at) = index.get(&write.key) {
@@ -374,7 +394,7 @@ impl Rows {
                 checks.push((member, at));
             }
         }
-        Ok(Batch { checks, written, earlier, rows, checked, together, script })
+        Ok(Batch { checks, written, earlier, rows, checked, together, script, large })
     }
 
     /// At most `limit` keys behind `after`: table by table, in the order of their columns.

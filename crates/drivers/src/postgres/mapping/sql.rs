@@ -7,6 +7,7 @@ use forebay::Version;
 
 use super::VersionMode;
 use super::catalogue::{Column, Kind, Limit, Table, VERSION_COLUMN, quoted};
+use crate::postgres::sql::LARGE_BYTES;
 
 /// `text` in single quotes. Safe under `standard_conforming_strings`, which every session sets.
 pub(in crate::postgres) fn literal(text: &str) -> Result<String, String> {
@@ -138,22 +139,28 @@ impl Table {
         self.fields.iter().map(|column| self.read_column(column)).collect()
     }
 
-    fn read(&self, keys: &str, more: &str) -> String {
-        let columns = self.read_columns().join(", ");
+    /// Rows of more than `bytes_max` bytes are left out.
+    fn read(&self, keys: &str, bytes_max: usize, more: &str) -> String {
+        let (columns, measured) = self.read_within(bytes_max);
         let (version, absence, join) = (self.version(), self.absence(), self.join());
-        format!("SELECT '=' || k.place, {version}, {absence}, {columns}{more} FROM {keys} {join}")
+        format!("SELECT '=' || k.place, {version}, {absence}, {columns}{more} FROM {keys} {join}{measured}")
     }
 
-    /// Reads keys given as one array of texts per column; places are from 1.
+    /// Reads keys given as one array of texts per column; places are from 1. Large rows are left out.
     pub(in crate::postgres) fn select(&self) -> String {
-        self.select_with("")
+        self.select_with(LARGE_BYTES.min(self.row_bytes_max), "")
     }
 
-    /// The same, with `more` columns behind the others.
-    pub(super) fn select_with(&self, more: &str) -> String {
+    /// The same, and large rows, too.
+    pub(in crate::postgres) fn select_whole(&self) -> String {
+        self.select_with(self.row_bytes_max, "")
+    }
+
+    /// The same up to `bytes_max` bytes of a row, with `more` columns behind the others.
+    pub(super) fn select_with(&self, bytes_max: usize, more: &str) -> String {
         let arrays: Vec<String> = (1..=self.key.len()).map(|at| format!("${at}::text[]")).collect();
         let names = self.names_of_parts();
-        self.read(&format!("unnest({}) WITH ORDINALITY AS k({names}place)", arrays.join(", ")), more)
+        self.read(&format!("unnest({}) WITH ORDINALITY AS k({names}place)", arrays.join(", ")), bytes_max, more)
     }
 
     /// The keys `k`: their parts, their places and the versions that they should have.
@@ -173,7 +180,7 @@ impl Table {
 
     /// Reads what `rows` are now.
     pub(in crate::postgres) fn read_back(&self, rows: &[Row<'_>]) -> Result<String, String> {
-        Ok(self.read(&self.keys(rows)?, ""))
+        Ok(self.read(&self.keys(rows)?, self.row_bytes_max, ""))
     }
 
     /// Fails, with the places, unless `rows` have their versions.

@@ -120,7 +120,7 @@ impl Table {
     }
 
     /// The statement for one row.
-    fn for_one(&self, shape: &Shape, values: &Values) -> Result<String, String> {
+    pub(super) fn for_one(&self, shape: &Shape, values: &Values) -> Result<String, String> {
         let (name, condition, sets) = (&self.name, self.key_condition(), shape.set_list());
         let update = format!("UPDATE {name} t SET {sets} WHERE {condition}");
         let (columns, new) = self.new_row(shape);

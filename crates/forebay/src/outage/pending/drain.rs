@@ -204,7 +204,12 @@ impl Buffer {
                     None => self.rows.get(&written.key).and_then(|row| row.stored.clone()),
                 };
                 match after(written, before, &known) {
-                    Some(after) => {
+                    Some(mut after) => {
+                        // Each of many appends would be made anew beside what all of them come to.
+                        let latest = self.rows.get(&written.key).and_then(|row| row.latest.as_ref()?.as_ref());
+                        if let (Some(after), Some(latest)) = (&mut after, latest) {
+                            after.share(latest);
+                        }
                         if mutation::on(Fault::WholeDocumentDrained) {
                             let whole = after.clone().map_or(Change::Delete, Change::Put);
                             write.changes = [whole].into_iter().collect();

@@ -27,6 +27,7 @@ impl Transaction {
             self.documents = self.inner.documents();
             self.lent = None;
             self.depends.clear();
+            ahead.give_up();
             self.turn = Some(self.inner.turn.take().await);
             self.documents.set_now(self.inner.runtime.now_ms());
         }
@@ -66,7 +67,7 @@ impl Transaction {
         // A great many not all together: what is kept of each while it is fetched is more than the document of many.
         let mut later = missing.drain(missing.len().min(FETCHED_KEYS_MAX)..).collect::<Vec<Key>>();
         while !missing.is_empty() {
-            if self.needs_turn() {
+            if !self.has_turn() {
                 return Ok(false);
             }
             let asked = self.blind.then(|| missing.clone());
@@ -85,7 +86,8 @@ impl Transaction {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
             self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
         }
-        Ok(true)
+        // What one document is was not known before it came.
+        Ok(self.has_turn())
     }
 
     /// Loads what is cached of a record, which a command changes without having to know it: the text of a record names
@@ -148,7 +150,18 @@ impl Transaction {
     /// Whether it has to wait for its turn (`txn/turn.rs`) before it loads more.
     fn needs_turn(&self) -> bool {
         let holds_much = self.documents.held_bytes() > self.inner.limits.turnless_bytes_max;
-        holds_much && self.kind == TxnKind::Plain && self.turn.is_none() && self.room.is_none()
+        let has_turn = self.turn.as_ref().is_some_and(|turn| turn.is_for(self.documents.held_bytes()));
+        holds_much && self.kind == TxnKind::Plain && !has_turn && self.room.is_none()
+    }
+
+    /// Whether it may hold what it holds: little, or in its turn, which it takes if it needs not wait for it.
+    fn has_turn(&mut self) -> bool {
+        if self.needs_turn() {
+            // What it has is for less.
+            self.turn = None;
+            self.turn = self.inner.turn.try_take(self.documents.held_bytes(), self.inner.limits.documents_bytes_max);
+        }
+        !self.needs_turn()
     }
 
     /// Has the cache make way for what it holds. What an interactive transaction holds its connection counts.
@@ -205,7 +218,7 @@ impl Transaction {
             }
             left = rest;
             self.lend_for_documents();
-            if !left.is_empty() && self.needs_turn() {
+            if !left.is_empty() && !self.has_turn() {
                 if mutation::on(Fault::TurnAwaitedWithFills) {
                     self.turn = Some(self.inner.turn.take().await);
                     continue;

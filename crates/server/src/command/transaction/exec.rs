@@ -55,7 +55,8 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
             }
         };
         match executed {
-            Ok(Executed::Done(done, committing)) => {
+            Ok(Executed::Done(done, mut committing)) => {
+                session.turn = committing.take_turn();
                 session.committing = Some((committing, false));
                 compared(session, &queue, done).await
             }
