@@ -15,6 +15,7 @@ mod clic;
 mod clock;
 #[cfg(test)]
 mod conformance;
+mod deferred_lru;
 mod detox;
 mod directory;
 mod drawn;
@@ -64,6 +65,8 @@ pub use crate::graph::Graph;
 /// All policies, the table from which help texts, documents and checks of names are made.
 pub const POLICIES: &[&Policy] = &[
     &lru::LRU,
+    &deferred_lru::DEFERRED_LRU,
+    &deferred_lru::DEFERRED_LRU_LAZY,
     &fifo::FIFO,
     &clock::CLOCK,
     &two_q::TWO_Q,
