@@ -33,4 +33,5 @@ pub use engine::{
 };
 pub use local::{
     Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Iter, Lifetime, LoadError, Op, OwnKey, Pinned, Statistics,
+    memoize,
 };

@@ -5,8 +5,8 @@
 //! up, and all who wait look again: the next one leads.
 //!
 //! * **What lands is not older than a change.** A change of a key takes its flight out of the list before it changes
-//!   the entry, and a leader stores its value under the list's lock, if the flight still stands there. So a value that
-//!   was loaded before a change is stored before it too, or not at all.
+//!   the entry. A leader stores its value under the list's lock, if the flight still stands there. So a value that was
+//!   loaded before a change is stored before it too, or not at all.
 //! * **Nobody waits for itself.** While a loader runs, its thread has the flight's number in a list; a loader that
 //!   waits adds that its flight waits for another. One that would close a circle is told so instead, also where it
 //!   goes through several threads and caches.

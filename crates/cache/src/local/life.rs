@@ -1,6 +1,6 @@
 //! How long entries live, and the clock that says so.
 //!
-//! An entry that may expire keeps its times in a box, so one that lives as long as there is room pays a word for them.
+//! An entry that may expire keeps its times in a box. One that lives as long as there is room pays a word for them.
 //! A hit of an entry with an idle time moves the end of that time, but not for less than a thousandth of it. So most
 //! hits store nothing.
 //!

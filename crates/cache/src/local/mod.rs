@@ -7,7 +7,7 @@
 //! builder.rs   what a cache is to be            life.rs      how long entries live, and the clock
 //! compute.rs   an entry is changed in one step  counters.rs  hits, misses and loads
 //! load.rs      a value is loaded once           scan.rs      walks over all entries
-//! flight.rs    loads that are under way
+//! flight.rs    loads that are under way         memoize.rs   a function that remembers its answers
 //! ```
 //!
 //! A program's own code (weigher, hasher, listener, loader, clock, copies) runs without a lock; comparisons of keys may
@@ -19,8 +19,9 @@ mod counters;
 mod flight;
 mod life;
 mod load;
+mod memoize;
 mod scan;
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Borrow;
@@ -39,6 +40,7 @@ use flight::Flights;
 pub use life::{Clock, Lifetime};
 use life::{Time, Times};
 pub use load::{LoadError, OwnKey};
+pub use memoize::memoize;
 pub use scan::Iter;
 
 /// Says what an entry weighs.

@@ -1,5 +1,5 @@
-//! What left the cache and is on its way to be dropped: it is kept until it is worth a look at all guards, and the
-//! listener is told before.
+//! What left the cache and is on its way to be dropped. It is kept until there is enough of it to look at all guards.
+//! The listener is told before.
 
 use super::super::boxed::{Own, Record};
 use super::super::reclaim::Collector;

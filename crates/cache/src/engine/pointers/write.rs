@@ -24,8 +24,8 @@ pub(crate) struct Under<'g, 'c> {
 }
 
 impl<T> Pointers<T> {
-    /// Puts an entry in under a guard, as [`Pointers::put`] does. What is due is dropped by the caller, without a lock and after the guard. If another
-    /// entry is there than was seen, the newcomer is given back.
+    /// Puts an entry in under a guard, as [`Pointers::put`] does. What is due is dropped by the caller, without a lock
+    /// and after the guard. If another entry is there than was seen, the newcomer is given back.
     pub(crate) fn put_under<'c: 'g, 'g>(
         &'c self,
         under: Under<'g, '_>,
@@ -90,8 +90,8 @@ impl<T> Pointers<T> {
         Ok(Put::Refused)
     }
 
-    /// Removes an entry under a guard, if it is `still` what was seen; answers the item, if it had not expired, and whether
-    /// it was there.
+    /// Removes an entry under a guard, if it is `still` what was seen; answers the item, if it had not expired, and
+    /// whether it was there.
     pub(crate) fn remove_under<'c: 'g, 'g>(
         &'c self,
         under: Under<'g, '_>,

@@ -1,4 +1,5 @@
 //! The cache of programs: against a model that knows all, with threads and tasks, and with what programs do wrong.
+#![cfg(not(feature = "loom"))]
 
 mod bad;
 mod loads;
