@@ -63,6 +63,11 @@ impl Queues {
         }
     }
 
+    /// The shard's share of the budget is another.
+    pub fn set_share(&mut self, share: usize) {
+        self.small_max = (share / 10).max(1);
+    }
+
     /// An entry came in. `fills`: nothing was evicted for it.
     pub fn inserted(&mut self, slot: u32, hash: u64, weight: usize, fills: bool) {
         while slot as usize >= self.links.len() * CHUNK {
