@@ -54,12 +54,14 @@
 
 mod boxed;
 mod budget;
+mod buffers;
 mod marks;
 mod order;
 mod pages;
 mod pointers;
 mod prints;
 mod queues;
+mod ranks;
 mod reclaim;
 mod segment;
 mod shard;

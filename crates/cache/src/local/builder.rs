@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use foldhash::quality::RandomState;
 
 use crate::engine::{Cause, Life, NEVER, Pointers};
+use crate::policy::{Choice, PolicyError, Unit, choose};
 
 use super::counters::Counters;
 use super::flight::Flights;
@@ -26,6 +27,7 @@ pub struct Builder<K, V, S = RandomState> {
     listener: Option<Listener<K, V>>,
     clock: Option<Box<dyn Clock>>,
     counts: bool,
+    policy: Option<Choice>,
 }
 
 impl<K, V> Builder<K, V> {
@@ -39,6 +41,7 @@ impl<K, V> Builder<K, V> {
             listener: None,
             clock: None,
             counts: false,
+            policy: None,
         }
     }
 }
@@ -68,8 +71,8 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(cache.get(&1), Some(2));
     /// ```
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> Builder<K, V, H> {
-        let Builder { capacity, weigher, lifetime, lifetimes, listener, clock, counts, .. } = self;
-        Builder { capacity, hasher, weigher, lifetime, lifetimes, listener, clock, counts }
+        let Builder { capacity, weigher, lifetime, lifetimes, listener, clock, counts, policy, .. } = self;
+        Builder { capacity, hasher, weigher, lifetime, lifetimes, listener, clock, counts, policy }
     }
 
     /// An entry expires so long after it was stored: [`Lifetime::since_write`].
@@ -140,6 +143,29 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
+    /// Evicts by a policy of the table [`POLICIES`](crate::policy::POLICIES) in place of the built-in S3-FIFO, whose hits
+    /// cost least: `name` or `name:parameter=value,parameter=value`. A policy that hears of hits is told of them later,
+    /// but before it decides anything.
+    ///
+    /// ```
+    /// use forebay_cache::Cache;
+    ///
+    /// let cache = Cache::builder().capacity(2).policy("lru")?.build();
+    /// cache.insert("a", 1);
+    /// cache.insert("b", 2);
+    /// assert_eq!(cache.get("a"), Some(1));
+    /// cache.insert("c", 3);
+    /// assert!(cache.contains("a") && !cache.contains("b"));
+    ///
+    /// let unknown = Cache::<u64, u64>::builder().policy("newest");
+    /// assert!(unknown.is_err_and(|error| error.to_string().contains("choose one of lru")));
+    /// # Ok::<(), forebay_cache::policy::PolicyError>(())
+    /// ```
+    pub fn policy(mut self, text: &str) -> Result<Self, PolicyError> {
+        self.policy = Some(choose(text)?);
+        Ok(self)
+    }
+
     /// Has the cache count hits, misses and loads: see [`Cache::statistics`].
     pub fn statistics(mut self) -> Self {
         self.counts = true;
@@ -175,8 +201,13 @@ impl<K, V, S> Builder<K, V, S> {
             None => Time::Since(Instant::now()),
         };
         let lifetime = self.lifetime;
+        let unit = if self.weigher.is_some() { Unit::Bytes } else { Unit::Entries };
+        let entries = Pointers::new(self.capacity).with_life(life, self.listener.map(tell));
         Cache {
-            entries: Pointers::with_life(self.capacity, life, self.listener.map(tell)),
+            entries: match &self.policy {
+                Some(choice) => entries.with_policy(choice, unit),
+                None => entries,
+            },
             hasher: self.hasher,
             weigher: self.weigher,
             lifetime,

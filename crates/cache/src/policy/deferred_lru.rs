@@ -28,7 +28,7 @@ pub static DEFERRED_LRU: Policy = Policy {
     name: "deferred-lru",
     summary: "least recently used; hits are noted and their entries moved together, victims go together",
     source: "DeferredLRU: a scalable software cache (thesis, chapter 4)",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: 2 * NODE_BYTES,
     parameters: &[
         Parameter {

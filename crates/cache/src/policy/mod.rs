@@ -138,7 +138,9 @@ pub enum Hits {
     /// It asks, when it looks for a victim, how often each slot was touched since it came in or was last asked for,
     /// saturating at [`MARKS_MAX`].
     Marks,
-    /// It is told of each hit, in order, through [`Order::access`].
+    /// It is told of hits, in order, through [`Order::access`]. Where many threads hit at once, some are left out.
+    Sampled,
+    /// It is told of each hit, in order, through [`Order::access`]: it learns from how many there are.
     Accesses,
 }
 

@@ -182,7 +182,7 @@ impl Partition {
                     entry.touch();
                 }
             }
-            Hits::Accesses => {
+            Hits::Sampled | Hits::Accesses => {
                 let size = self.entries.get(slot).map_or(0, |entry| entry.charged(self.policy));
                 let access = self.access(hash, Some(slot), context, AccessKind::Read, size);
                 self.order.access(slot, &access);
@@ -305,7 +305,7 @@ impl Partition {
                 }
                 match self.policy.hits {
                     Hits::Marks => entry.touch(),
-                    Hits::Accesses => self.order.access(slot, access),
+                    Hits::Sampled | Hits::Accesses => self.order.access(slot, access),
                 }
             }
             return;

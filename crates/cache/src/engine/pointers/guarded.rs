@@ -1,12 +1,13 @@
 //! What a shard's lock guards: its table, its owners, its order and its credit; and what becomes of what it gives up.
 
 use crate::mutation::{Fault, on};
+use crate::policy::Why;
 use crate::sync::Ordering;
 
 use super::super::boxed::{Own, Record, Seen};
 use super::super::budget::Budget;
-use super::super::marks::touch;
-use super::super::queues::{Entry, Queues};
+use super::super::queues::Entry;
+use super::super::ranks::{Incoming, Ranked, Ranks};
 use super::super::reclaim::Guard;
 use super::super::segment::{Here, Index, NoPlace, Root};
 use super::super::slab::Slab;
@@ -21,7 +22,7 @@ const DUE_STEP: usize = 16;
 pub(super) struct Guarded<T> {
     pub index: Index<T>,
     pub records: Slab<Own<Record<T>>>,
-    pub queues: Queues,
+    pub ranks: Ranks,
     /// The weight of all records.
     pub used: usize,
     /// The weight that the shard may have now.
@@ -70,17 +71,42 @@ pub(super) struct Newcomer<'g, T> {
     pub record: Own<Record<T>>,
     pub rule: Rule<'g, T>,
     pub marked: bool,
+    /// Times that there was no credit for it.
+    pub tries: usize,
 }
 
 /// Why a newcomer is not in.
 pub(super) enum NotIn<'g, T> {
     /// So much credit is missing.
     NoCredit(Newcomer<'g, T>, usize),
+    /// The policy does not let it in.
+    Unwanted(Newcomer<'g, T>),
     /// There is another entry than was seen.
     Changed(Newcomer<'g, T>),
 }
 
+/// What there is no room for.
+enum Missing {
+    /// So much credit is missing.
+    Credit(usize),
+    /// The policy keeps all that is in.
+    Victim,
+}
+
+/// A record, as orders know it.
+fn ranked<T>(record: &Record<T>) -> Ranked {
+    Ranked { hash: record.hash, weight: record.weight }
+}
+
 impl<T> Guarded<T> {
+    /// A hit, of which a reader left this note: the slot and the lower half of the hash. Another entry may be there now.
+    pub fn hear(&mut self, note: u64) {
+        let slot = (note >> 32) as u32 - 1;
+        if let Some(record) = self.records.get(slot).filter(|record| record.hash as u32 == note as u32) {
+            self.ranks.hit(slot, ranked(record), &record.mark);
+        }
+    }
+
     pub fn put<'g>(
         &mut self,
         cache: &'g Pointers<T>,
@@ -97,16 +123,21 @@ impl<T> Guarded<T> {
         let lives = found.filter(|record| !self.has_expired(record));
         match (&newcomer.rule, lives) {
             (Rule::IfAbsent, Some(record)) => {
-                touch(&record.mark);
+                self.ranks.hit(record.slot.load(Ordering::Relaxed), ranked(record), &record.mark);
                 return Ok(Put::Kept(record.item()));
             }
             (Rule::IfStill(before), _) if *before != seen => return Err(NotIn::Changed(newcomer)),
             _ => {}
         }
         let slot = found.map(|record| record.slot.load(Ordering::Relaxed));
-        let fills = match self.make_room(cache, root, newcomer.record.weight, slot) {
+        // Asked once: a newcomer that comes again has credit that was gathered for it.
+        if slot.is_none() && newcomer.tries == 0 && !self.ranks.admits(ranked(&newcomer.record)) {
+            return Err(NotIn::Unwanted(newcomer));
+        }
+        let fills = match self.make_room(cache, root, ranked(&newcomer.record), slot) {
             Ok(fills) => fills,
-            Err(credit) => return Err(NotIn::NoCredit(newcomer, credit)),
+            Err(Missing::Credit(credit)) => return Err(NotIn::NoCredit(newcomer, credit)),
+            Err(Missing::Victim) => return Err(NotIn::Unwanted(newcomer)),
         };
         let Newcomer { record, marked, .. } = newcomer;
         if let Some(old) = lives {
@@ -133,7 +164,6 @@ impl<T> Guarded<T> {
         self.left[cause as usize] += 1;
         record.slot.store(slot, Ordering::Relaxed);
         record.mark.store(old.mark.load(Ordering::Relaxed), Ordering::Relaxed);
-        touch(&record.mark);
         self.set_wheel(slot, &record);
         if on(Fault::RetiredInSight) {
             self.limbo.put(self.records.replace(slot, record), Some(cause));
@@ -144,7 +174,7 @@ impl<T> Guarded<T> {
             return;
         }
         self.index.replace(old, &record, marked);
-        self.queues.resized(slot, old.weight, weight);
+        self.ranks.replaced(slot, old.weight, ranked(&record), &record.mark);
         self.used = self.used - old.weight + weight;
         let before = self.records.replace(slot, record);
         self.limbo.put(before, Some(cause));
@@ -159,7 +189,7 @@ impl<T> Guarded<T> {
         }
         self.set_wheel(slot, &record);
         self.records.insert(record);
-        self.queues.inserted(slot, hash, weight, fills);
+        self.ranks.inserted(slot, Ranked { hash, weight }, fills);
         self.used += weight;
         Ok(())
     }
@@ -223,36 +253,37 @@ impl<T> Guarded<T> {
         &mut self,
         cache: &Pointers<T>,
         root: &Root<T>,
-        weight: usize,
+        newcomer: Ranked,
         of: Option<u32>,
-    ) -> Result<bool, usize> {
-        let mut fills = true;
+    ) -> Result<bool, Missing> {
+        let weight = newcomer.weight;
+        let mut evicted = 0;
         loop {
             let before = of.and_then(|slot| self.records.get(slot)).map_or(0, |record| record.weight);
             let needed = self.used - before + weight;
             if needed > self.credit {
                 self.credit += cache.budget.take_weight(needed - self.credit);
             }
-            if needed <= self.credit {
-                return Ok(fills);
+            if needed <= self.credit && (evicted == 0 || evicted >= self.ranks.batch()) {
+                return Ok(evicted == 0);
             }
             // All that the shard has is not enough, or it has less than the others.
-            if weight > self.credit || needed <= cache.floor() {
-                return Err(weight);
+            if needed > self.credit && (weight > self.credit || needed <= cache.floor()) {
+                return Err(Missing::Credit(weight));
             }
-            let Some(victim) = self.victim() else {
-                debug_assert!(false, "what uses credit is in");
-                return Err(weight);
+            let incoming = of.map_or(Incoming::Newcomer(newcomer), |slot| Incoming::Grown(slot, newcomer));
+            let Some(victim) = self.victim(incoming) else {
+                return if needed <= self.credit { Ok(false) } else { Err(Missing::Victim) };
             };
             self.take(root, victim, Cause::Evicted);
-            fills = false;
+            evicted += 1;
         }
     }
 
-    fn victim(&mut self) -> Option<u32> {
+    fn victim(&mut self, incoming: Incoming) -> Option<u32> {
         let records = &self.records;
         let entry = |slot| records.get(slot).map(|record| Entry { mark: &record.mark, weight: record.weight });
-        self.queues.victim(entry)
+        self.ranks.victim(incoming, entry)
     }
 
     /// Takes an entry out.
@@ -260,12 +291,18 @@ impl<T> Guarded<T> {
         let Some(record) = self.records.remove(slot) else {
             return debug_assert!(false, "an entry has an owner");
         };
-        let evicted = cause == Cause::Evicted;
+        // A victim that has expired was named all the same.
+        let named = cause == Cause::Evicted;
         let cause = self.cause(&record, cause);
+        let why = match cause {
+            _ if named => Why::Evicted,
+            Cause::Expired => Why::Expired,
+            _ => Why::Invalidated,
+        };
         self.left[cause as usize] += 1;
         self.index.remove(root, &record, &mut self.limbo.contents);
-        self.queues.removed(slot, record.hash, record.weight, evicted);
-        self.queues.fits(self.records.bound());
+        self.ranks.removed(slot, ranked(&record), why);
+        self.ranks.fits(self.records.bound());
         if let Some(wheel) = &mut self.wheel {
             wheel.unset(slot);
             wheel.fits(self.records.bound());
@@ -281,7 +318,7 @@ impl<T> Guarded<T> {
             if self.credit - self.used >= needed || self.used <= keeps {
                 break;
             }
-            let Some(victim) = self.victim() else { break };
+            let Some(victim) = self.victim(Incoming::Elsewhere) else { break };
             self.take(root, victim, Cause::Evicted);
         }
         let given = (self.credit - self.used).min(needed);

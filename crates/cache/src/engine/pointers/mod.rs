@@ -43,12 +43,17 @@ pub(super) mod validate;
 mod write;
 
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use crate::policy::{self, Choice, Learned, Policy, Settings, Unit};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 use super::boxed::{Own, Record, Seen};
 use super::budget::Budget;
+use super::buffers::{Buffers, Full};
 use super::marks::touch;
 use super::queues::Queues;
+use super::ranks::{ByPolicy, Ranks};
 use super::reclaim::{Collector, Guard};
 use super::segment::{Here, Index, Retired, Root};
 use super::shard::Present;
@@ -108,7 +113,16 @@ pub struct Pointers<T> {
 
 struct Shard<T> {
     root: Apart<Root<T>>,
+    /// Hits that the order has to hear of.
+    hits: Option<Hits>,
     guarded: Apart<Mutex<Guarded<T>>>,
+}
+
+/// What waits to be told to the order of a shard.
+struct Hits {
+    buffers: Buffers,
+    /// None is left out.
+    every: bool,
 }
 
 /// Alone on its lines of memory: what writers change is nothing that readers begin at.
@@ -124,7 +138,8 @@ pub enum Put<V> {
     Replaced(V),
     /// This one was there, and stays.
     Kept(V),
-    /// It weighs more than the budget, or there is no place, or a guard keeps too much. What was there is gone.
+    /// It weighs more than the budget, or there is no place, or a guard keeps too much, or the policy does not let it
+    /// in. What was there is gone.
     Refused,
 }
 
@@ -147,11 +162,29 @@ impl<T> Pointers<T> {
     }
 
     /// The same, whose entries have a life and a listener.
-    pub(crate) fn with_life(capacity: usize, life: Life<T>, listener: Option<Listener<T>>) -> Pointers<T> {
-        let mut cache = Pointers::new(capacity);
-        cache.listener = listener;
-        cache.shards.iter().for_each(|shard| shard.lock().life = life);
-        cache
+    pub(crate) fn with_life(mut self, life: Life<T>, listener: Option<Listener<T>>) -> Pointers<T> {
+        self.listener = listener;
+        self.shards.iter().for_each(|shard| shard.lock().life = life);
+        self
+    }
+
+    /// The same, which is empty, by a policy of the table.
+    pub(crate) fn with_policy(self, choice: &Choice, unit: Unit) -> Pointers<T> {
+        let settings = choice.settings(unit, (self.capacity() / self.shards.len()) as u64);
+        self.by(choice.policy, &settings, &(choice.policy.learned)(&settings))
+    }
+
+    /// By any policy, with what its orders learn together.
+    pub(super) fn by(mut self, policy: &Policy, settings: &Settings, learned: &Arc<dyn Learned>) -> Pointers<T> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        for shard in &mut self.shards {
+            let order = (policy.order)(settings, learned.clone());
+            shard.lock().ranks = Ranks::Policy(Box::new(ByPolicy::new(order, policy.hits)));
+            let every = policy.hits == policy::Hits::Accesses;
+            let hears = policy.hits != policy::Hits::Marks;
+            shard.hits = hears.then(|| Hits { buffers: Buffers::new(cpus), every });
+        }
+        self
     }
 
     /// In `1 << shards_log2` shards.
@@ -162,11 +195,11 @@ impl<T> Pointers<T> {
         let share = capacity / count;
         let shards = (0..count).map(|_| {
             let (index, root) = Index::new(shards_log2);
-            let (records, queues, limbo) = (Slab::new(), Queues::new(share), Limbo::NEW);
+            let (records, ranks, limbo) = (Slab::new(), Ranks::Queues(Queues::new(share)), Limbo::NEW);
             let left = [0; Cause::ALL.len()];
             let life = Life::ENDLESS;
-            let guarded = Guarded { index, records, queues, used: 0, credit: 0, limbo, wheel: None, life, left };
-            Shard { root: Apart(root), guarded: Apart(Mutex::new(guarded)) }
+            let guarded = Guarded { index, records, ranks, used: 0, credit: 0, limbo, wheel: None, life, left };
+            Shard { root: Apart(root), hits: None, guarded: Apart(Mutex::new(guarded)) }
         });
         Pointers {
             shards: shards.collect(),
@@ -203,8 +236,30 @@ impl<T> Pointers<T> {
     #[inline(always)]
     pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<&'g T> {
         let Here { record, .. } = self.find(hash, guard, is)?;
-        touch(&record.mark);
+        match &self.shard(hash).hits {
+            None => touch(&record.mark),
+            Some(hits) => self.note(hits, record, guard),
+        }
         Some(record.item())
+    }
+
+    /// Leaves a note of a hit. If there is no place for it, the notes are told; while another thread holds the shard's
+    /// lock, the hit is left out, or waits if the policy hears of every one.
+    #[inline(never)]
+    fn note(&self, hits: &Hits, record: &Record<T>, guard: &Guard<'_>) {
+        let slot = record.slot.load(Ordering::Relaxed);
+        let note = u64::from(slot + 1) << 32 | u64::from(record.hash as u32);
+        while hits.buffers.push(guard.place(), note) == Err(Full) {
+            let shard = self.shard(record.hash);
+            if !hits.every {
+                if let Ok(mut guarded) = shard.guarded.0.try_lock() {
+                    hits.buffers.drain(|note| guarded.hear(note));
+                    let _ = hits.buffers.push(guard.place(), note);
+                }
+                return;
+            }
+            drop(shard.lock());
+        }
     }
 
     /// Under the guard of another cache nothing is found: it would not keep what is.
@@ -332,7 +387,8 @@ impl<T> Pointers<T> {
             let guarded = shard.lock();
             let owners = guarded.records.bound() * size_of::<Own<Record<T>>>();
             let wheel = guarded.wheel.as_ref().map_or(0, |wheel| wheel.bytes());
-            guarded.index.bytes() + guarded.queues.bytes() + owners + wheel
+            let hits = shard.hits.as_ref().map_or(0, |hits| hits.buffers.bytes());
+            guarded.index.bytes() + guarded.ranks.bytes() + owners + wheel + hits
         };
         self.shards.iter().map(of).sum::<usize>() + size_of_val(&*self.shards)
     }
@@ -351,6 +407,10 @@ impl<T> std::fmt::Debug for Pointers<T> {
 impl<T> Shard<T> {
     /// A panic under the lock can only come from a key's comparison, before anything is changed.
     fn lock(&self) -> MutexGuard<'_, Guarded<T>> {
-        self.guarded.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        let mut guarded = self.guarded.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(hits) = &self.hits {
+            hits.buffers.drain(|note| guarded.hear(note));
+        }
+        guarded
     }
 }

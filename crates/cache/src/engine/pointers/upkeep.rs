@@ -18,7 +18,7 @@ impl<T> Pointers<T> {
         let _alone = self.resizing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.budget.grow(capacity.saturating_sub(self.capacity()));
         let share = capacity / self.shards.len();
-        self.shards.iter().for_each(|shard| shard.lock().queues.set_share(share));
+        self.shards.iter().for_each(|shard| shard.lock().ranks.set_share(share));
         while self.capacity() > capacity {
             self.budget.shrink_rest(self.capacity() - capacity);
             for shard in &self.shards {
@@ -42,10 +42,8 @@ impl<T> Pointers<T> {
             while left > 0 {
                 let mut guarded = shard.lock();
                 let step = left.min(STEP);
-                for _ in 0..step {
-                    let Some(slot) = guarded.queues.first() else { break };
-                    guarded.take(&shard.root.0, slot, Cause::Removed);
-                }
+                let slots: Vec<u32> = guarded.records.iter().take(step).map(|(slot, _)| slot).collect();
+                slots.iter().for_each(|&slot| guarded.take(&shard.root.0, slot, Cause::Removed));
                 left -= step;
                 guarded.return_credit(&self.budget);
                 let due = guarded.limbo.due(self);

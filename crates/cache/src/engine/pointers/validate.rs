@@ -23,17 +23,9 @@ pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
             assert!(std::ptr::eq(cache.shard(record.hash), &cache.shards[number]), "an entry is in its shard");
             found.push(of(record.item()));
         }
-        let weight = |slots: &[u32]| {
-            let records = slots.iter().map(|&slot| guarded.records.get(slot).map_or(0, |record| record.weight));
-            records.sum::<usize>()
-        };
-        let queues = guarded.queues.slots();
-        let weights = queues.each_ref().map(|queue| weight(queue));
-        assert_eq!(weights, guarded.queues.weights(), "queues know their weight");
-        let mut slots = queues.concat();
-        slots.sort_unstable();
-        assert!(slots.iter().copied().eq(guarded.records.iter().map(|(slot, _)| slot)), "all stand in one queue");
-        assert_eq!(weight(&slots), guarded.used, "the weight is that of all");
+        let slots: Vec<(u32, usize)> = guarded.records.iter().map(|(slot, record)| (slot, record.weight)).collect();
+        guarded.ranks.validate(slots.iter().copied());
+        assert_eq!(slots.iter().map(|slot| slot.1).sum::<usize>(), guarded.used, "the weight is that of all");
         let limbo = guarded.limbo.contents.iter().map(|retired| match retired {
             Retired::Record(record, _) => record.weight,
             _ => 0,
@@ -41,7 +33,7 @@ pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
         assert_eq!(limbo.sum::<usize>(), guarded.limbo.weight, "limbo knows its weight");
         let Guarded { records, wheel, life, .. } = &mut **guarded;
         let until = |slot| records.get(slot).map_or(NEVER, |record| (life.until)(record.item()));
-        let timed = slots.iter().filter(|&&slot| until(slot) != NEVER);
+        let timed = slots.iter().map(|(slot, _)| slot).filter(|&&slot| until(slot) != NEVER);
         let mut on_wheel = wheel.as_mut().map_or(Vec::new(), |wheel| wheel.validate(until));
         on_wheel.sort_unstable();
         assert!(on_wheel.iter().eq(timed), "what expires stands on the wheel");

@@ -37,7 +37,7 @@ impl<T> Pointers<T> {
         let weight = weight.max(1);
         let fits = weight <= self.budget.capacity() && under.ready;
         let (record, addressable) = Own::record(hash, weight, item);
-        let mut newcomer = Newcomer { record, rule, marked };
+        let mut newcomer = Newcomer { record, rule, marked, tries: 0 };
         let mut credit = 0;
         let tries = if fits && addressable { TRIES_MAX } else { 0 };
         for _ in 0..tries {
@@ -46,7 +46,16 @@ impl<T> Pointers<T> {
             guarded.credit += gathered;
             let put = guarded.put(self, (under.guard, under.now), &same, newcomer);
             match put {
-                Err(NotIn::NoCredit(still, missing)) => (newcomer, credit) = (still, missing),
+                Err(NotIn::NoCredit(still, missing)) => {
+                    (newcomer, credit) = (still, missing);
+                    newcomer.tries += 1;
+                }
+                Err(NotIn::Unwanted(still)) => {
+                    guarded.return_credit(&self.budget);
+                    due.extend(guarded.limbo.due(self));
+                    newcomer = still;
+                    break;
+                }
                 Err(NotIn::Changed(newcomer)) => {
                     due.extend(guarded.limbo.due(self));
                     drop(guarded);
