@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
+LOOK_MAX=${LOOK_MAX:-999}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'
@@ -24,7 +25,7 @@ count() {
 }
 
 status=0
-for kind in hit:hits:$HIT_MAX miss:misses:$MISS_MAX; do
+for kind in hit:hits:$HIT_MAX miss:misses:$MISS_MAX look:looks:$LOOK_MAX; do
 	IFS=: read -r name function most <<<"$kind"
 	one=$(count "$name" "$function" 50000)
 	two=$(count "$name" "$function" 100000)

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use forebay_cache::Inline;
+use forebay_cache::{Cache, Inline};
 
 const KEYS: u64 = 100_000;
 
@@ -37,12 +37,31 @@ fn misses(cache: &Inline<u64, u64>, requests: &[u64]) -> u64 {
     requests.iter().zip(fresh).map(|(_, key)| cache.get_or_insert_with(key, || key)).fold(0, u64::wrapping_add)
 }
 
+/// Hits of the cache whose entries lie apart, a guard for each.
+#[inline(never)]
+fn looks(cache: &Cache<u64, u64>, requests: &[u64]) -> u64 {
+    requests.iter().map(|key| cache.get(key).unwrap_or_default()).fold(0, u64::wrapping_add)
+}
+
+fn count_looks(requests: &[u64]) -> u64 {
+    let cache = Cache::new((KEYS + KEYS / 10) as usize);
+    for rank in 0..KEYS {
+        cache.insert(scattered(rank), rank);
+        (0..4).for_each(|_| _ = cache.get(&scattered(rank)));
+    }
+    looks(&cache, requests)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let (Some(kind), Some(count)) = (arguments.get(1), arguments.get(2).and_then(|count| count.parse().ok())) else {
-        eprintln!("usage: instructions hit|miss COUNT");
+        eprintln!("usage: instructions hit|miss|look COUNT");
         return ExitCode::FAILURE;
     };
+    if kind == "look" {
+        println!("{}", std::hint::black_box(count_looks(&draw(count))));
+        return ExitCode::SUCCESS;
+    }
     let room = if kind == "miss" { KEYS } else { KEYS + KEYS / 10 };
     let Ok(cache) = Inline::with_shards(room as usize, 8) else { return ExitCode::FAILURE };
     for rank in 0..KEYS {

@@ -35,5 +35,10 @@ mod mutation;
 pub mod policy;
 mod sync;
 
-pub use engine::{CAPACITY_MAX, Found, Guard, Inline, NoRoom, Plain, Pointers, Present, Put, Seen, TooLarge, Words};
-pub use local::{Cache, Pinned};
+pub use engine::{
+    CAPACITY_MAX, Cause, Found, Guard, Inline, NoRoom, Plain, Pointers, Present, Put, Seen, TooLarge, Words,
+};
+pub use local::{
+    Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Iter, Lifetime, LoadError, Op, OwnKey, Pinned, Statistics,
+    memoize,
+};

@@ -136,9 +136,8 @@ pub(super) struct Record<T> {
     pub slot: AtomicU32,
     /// Hits; see `marks.rs`.
     pub mark: AtomicU8,
-    /// The models see a look at what is dropped meanwhile.
     #[cfg(feature = "loom")]
-    alive: loom::cell::UnsafeCell<bool>,
+    alive: Alive,
     item: T,
 }
 
@@ -150,7 +149,7 @@ impl<T> Record<T> {
             slot: AtomicU32::new(0),
             mark: AtomicU8::new(0),
             #[cfg(feature = "loom")]
-            alive: loom::cell::UnsafeCell::new(true),
+            alive: Alive(loom::cell::UnsafeCell::new(true)),
             item,
         }
     }
@@ -159,20 +158,24 @@ impl<T> Record<T> {
     pub fn item(&self) -> &T {
         #[cfg(feature = "loom")]
         // SAFETY: the checker lets no two threads in of which one writes.
-        assert!(self.alive.with(|alive| unsafe { *alive }), "nothing is read after it was dropped");
+        assert!(self.alive.0.with(|alive| unsafe { *alive }), "nothing is read after it was dropped");
         &self.item
     }
 }
 
+/// The models see a look at what is dropped meanwhile.
 #[cfg(feature = "loom")]
-impl<T> Drop for Record<T> {
+struct Alive(loom::cell::UnsafeCell<bool>);
+
+#[cfg(feature = "loom")]
+impl Drop for Alive {
     fn drop(&mut self) {
         // What a failed model leaves lies as it lies.
         if std::thread::panicking() {
             return;
         }
         // SAFETY: as in `item`.
-        self.alive.with_mut(|alive| unsafe { *alive = false });
+        self.0.with_mut(|alive| unsafe { *alive = false });
     }
 }
 
@@ -182,6 +185,15 @@ impl<T> Own<Record<T>> {
         let own = Own::new(Record::new(hash, weight, item));
         let fits = own.0.addr().get() & (PRINT | MARKED) == 0;
         (own, fits && !on(Fault::AddressTooWide))
+    }
+
+    /// The item again. The record was never named.
+    pub fn into_item(self) -> T {
+        let own = std::mem::ManuallyDrop::new(self);
+        // SAFETY: it was made from a box, and its only owner is not dropped. Since it was never named, no other thread
+        // has seen it.
+        let record = unsafe { Box::from_raw(own.0.as_ptr()) };
+        record.item
     }
 }
 

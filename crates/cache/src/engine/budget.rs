@@ -19,20 +19,32 @@ pub(super) struct Budget {
     rest: AtomicUsize,
     capacity: AtomicUsize,
     shards: usize,
-    step: usize,
+    /// Credit that moves at once.
+    step: AtomicUsize,
 }
 
 impl Budget {
     pub fn new(capacity: usize, shards: usize) -> Budget {
         let floors = shards * floor_of(capacity, shards);
-        let step = (capacity / (16 * shards)).clamp(1, STEP_MAX);
+        let step = AtomicUsize::new((capacity / (16 * shards)).clamp(1, STEP_MAX));
         Budget { rest: AtomicUsize::new(capacity - floors), capacity: AtomicUsize::new(capacity), shards, step }
     }
 
     /// A budget of weights: no shard keeps anything from the start, and a step is a share of the whole.
     pub fn weights(capacity: usize, shards: usize) -> Budget {
-        let step = (capacity / (WEIGHT_STEPS * shards)).max(1);
-        Budget { rest: AtomicUsize::new(capacity), capacity: AtomicUsize::new(capacity), shards, step }
+        let (rest, capacity) = (AtomicUsize::new(capacity), AtomicUsize::new(capacity));
+        let budget = Budget { rest, capacity, shards, step: AtomicUsize::new(1) };
+        budget.set_weight_step();
+        budget
+    }
+
+    /// Makes the step that of a budget of weights of this capacity.
+    pub fn set_weight_step(&self) {
+        self.step.store((self.capacity() / (WEIGHT_STEPS * self.shards)).max(1), Ordering::Relaxed);
+    }
+
+    fn step(&self) -> usize {
+        self.step.load(Ordering::Relaxed)
     }
 
     pub fn capacity(&self) -> usize {
@@ -74,12 +86,12 @@ impl Budget {
     /// is left at the end goes to those that need it.
     #[inline]
     pub fn take(&self, most: usize) -> usize {
-        self.take_by(|rest| (rest / (2 * self.shards)).clamp(1, self.step).min(most))
+        self.take_by(|rest| (rest / (2 * self.shards)).clamp(1, self.step()).min(most))
     }
 
     /// Takes what is needed, as far as it is there, and a step if that is more.
     pub fn take_weight(&self, needed: usize) -> usize {
-        self.take_by(|rest| (rest / (2 * self.shards)).min(self.step).max(needed))
+        self.take_by(|rest| (rest / (2 * self.shards)).min(self.step()).max(needed))
     }
 
     /// Takes all that is there, at most `most`.
@@ -108,7 +120,7 @@ impl Budget {
 
     /// Credit beyond the entries that a shard keeps for those to come.
     pub fn spare_max(&self) -> usize {
-        2 * self.step
+        2 * self.step()
     }
 
     pub fn give_back(&self, credit: usize) {
@@ -134,7 +146,7 @@ mod tests {
             loop {
                 let step = budget.take(usize::MAX);
                 taken += step;
-                assert!(step <= budget.step);
+                assert!(step <= budget.step());
                 assert_eq!(taken + budget.rest() + shards * budget.floor(), capacity);
                 if step == 0 {
                     break;

@@ -54,12 +54,14 @@
 
 mod boxed;
 mod budget;
+mod buffers;
 mod marks;
 mod order;
 mod pages;
 mod pointers;
 mod prints;
 mod queues;
+mod ranks;
 mod reclaim;
 mod segment;
 mod shard;
@@ -71,6 +73,7 @@ mod tags;
 mod tests;
 #[cfg(all(test, not(feature = "loom")))]
 mod validate;
+mod wheel;
 
 use std::hash::{BuildHasher, Hasher as _};
 
@@ -82,13 +85,15 @@ use crate::sync::{Mutex, MutexGuard, spin_loop};
 pub use boxed::Seen;
 use budget::{Budget, floor_of};
 use marks::touch;
-pub use pointers::{Found, Pointers, Put};
+pub use pointers::{Cause, Found, Pointers, Put};
+pub(crate) use pointers::{Due, Life, Listener, Rule, Under};
 pub use reclaim::Guard;
 pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};
 use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
 use table::{Look, Table};
+pub(crate) use wheel::NEVER;
 
 /// The largest capacity, in entries: slots have numbers of 32 bits.
 pub const CAPACITY_MAX: usize = 1 << 31;

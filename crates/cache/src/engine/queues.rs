@@ -63,6 +63,11 @@ impl Queues {
         }
     }
 
+    /// The shard's share of the budget is another.
+    pub fn set_share(&mut self, share: usize) {
+        self.small_max = (share / 10).max(1);
+    }
+
     /// An entry came in. `fills`: nothing was evicted for it.
     pub fn inserted(&mut self, slot: u32, hash: u64, weight: usize, fills: bool) {
         while slot as usize >= self.links.len() * CHUNK {
@@ -118,11 +123,6 @@ impl Queues {
         }
     }
 
-    /// Any entry.
-    pub fn first(&self) -> Option<u32> {
-        [self.small.first, self.main.first].into_iter().find(|&slot| slot != NONE)
-    }
-
     /// No slot from this one on is taken any more.
     pub fn fits(&mut self, slots: usize) {
         self.links.truncate(slots.div_ceil(CHUNK));
@@ -175,7 +175,7 @@ impl Queues {
 
     /// All slots, the small queue's first.
     #[cfg(all(test, not(feature = "loom")))]
-    pub fn slots(&self) -> [Vec<u32>; 2] {
+    fn slots(&self) -> [Vec<u32>; 2] {
         [self.small, self.main].map(|list| {
             let mut slots = Vec::new();
             let mut at = list.first;
@@ -188,9 +188,16 @@ impl Queues {
         })
     }
 
+    /// Panics if these, with their weights, are not what stands in the queues, each in one.
     #[cfg(all(test, not(feature = "loom")))]
-    pub fn weights(&self) -> [usize; 2] {
-        [self.small.weight, self.main.weight]
+    pub fn validate(&self, of_shard: impl Iterator<Item = (u32, usize)>) {
+        let weights: std::collections::BTreeMap<u32, usize> = of_shard.collect();
+        let queues = self.slots();
+        let weight = |slots: &Vec<u32>| slots.iter().map(|slot| weights.get(slot).copied().unwrap_or(0)).sum::<usize>();
+        assert_eq!(queues.each_ref().map(weight), [self.small.weight, self.main.weight], "queues know their weight");
+        let mut slots = queues.concat();
+        slots.sort_unstable();
+        assert!(slots.iter().eq(weights.keys()), "all stand in one queue");
     }
 }
 

@@ -91,7 +91,7 @@ impl<G> Collector<G> {
         if guards == 0 {
             self.sit_down(seat);
         }
-        Guard { seat, age: &self.age, _place: place }
+        Guard { seat, age: &self.age, place }
     }
 
     /// Whether it is a guard of this collector.
@@ -205,7 +205,15 @@ pub struct Guard<'c> {
     age: &'c AtomicU64,
     /// Of this thread alone, and of no later one as long as the guard is there, even if that outlives what the thread
     /// keeps.
-    _place: place::Held,
+    place: place::Held,
+}
+
+impl Guard<'_> {
+    /// A small number that no other thread has as long as the guard is there.
+    #[inline]
+    pub(crate) fn place(&self) -> usize {
+        self.place.number()
+    }
 }
 
 impl Drop for Guard<'_> {

@@ -32,6 +32,7 @@ use crate::mutation::{Fault, on};
 use crate::sync::{AtomicU32, Ordering};
 
 use super::boxed::{Leave, Named, Own, Record, Seen, Word};
+use super::pointers::Cause;
 use super::reclaim::Guard;
 use super::slab::Slab;
 use super::table::prefetch;
@@ -195,6 +196,21 @@ impl<T> Root<T> {
         prefetch(&segment.groups[(hash >> HOME_SHIFT) as usize % GROUPS]);
     }
 
+    /// The records of the segment in which this hash falls, from the hash on, and the first hash beyond it, if there is
+    /// one. Who goes on from there comes to each entry once that is in all the time: no entry changes its hash, and of
+    /// a segment that was joined since with the one before, what comes before is left out.
+    pub fn around<'g>(&self, hash: u64, guard: &'g Guard<'_>) -> (impl Iterator<Item = Here<'g, T>>, Option<u64>)
+    where
+        T: 'g,
+    {
+        let directory = self.directory.follow(guard);
+        let segment = directory.names[directory.at(hash, self.above)].follow(guard);
+        let last = hash | u64::MAX >> (self.above + segment.depth);
+        let seen = segment.words().map(|word| word.look(guard));
+        let here = seen.filter_map(|seen| Some(Here { record: seen.record()?, seen }));
+        (here.filter(move |here| here.record.hash >= hash), last.checked_add(1))
+    }
+
     /// Whether what was seen is still there, without a look at the record.
     pub fn holds<'g>(&self, hash: u64, guard: &'g Guard<'_>, seen: Seen<'g, T>) -> bool {
         let directory = self.directory.follow(guard);
@@ -220,7 +236,8 @@ pub(super) struct Here<'g, T> {
 /// What is out of the readers' sight.
 #[expect(dead_code, reason = "owners are kept to be dropped")]
 pub(super) enum Retired<T> {
-    Record(Own<Record<T>>),
+    /// With the cause for which it left, if it was in.
+    Record(Own<Record<T>>, Option<Cause>),
     Segment(Own<Segment<T>>),
     Directory(Own<Directory<T>>),
 }

@@ -110,7 +110,7 @@ impl<P> Slab<P> {
         Some(owner)
     }
 
-    #[cfg(all(test, not(feature = "loom")))]
+    /// All owners with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &P)> {
         self.chunks.iter().enumerate().flat_map(|(at, chunk)| {
             let places = chunk.places.iter().enumerate();

@@ -2,16 +2,68 @@
 //!
 //! [`Cache`] keeps any keys and values, each entry apart in memory; [`Pinned`] reads many entries under one guard. What
 //! is kept of numbers alone is [`Inline`](crate::Inline).
+//!
+//! ```text
+//! builder.rs   what a cache is to be            life.rs      how long entries live, and the clock
+//! compute.rs   an entry is changed in one step  counters.rs  hits, misses and loads
+//! load.rs      a value is loaded once           scan.rs      walks over all entries
+//! flight.rs    loads that are under way         memoize.rs   a function that remembers its answers
+//! ```
+//!
+//! A program's own code (weigher, hasher, listener, loader, clock, copies) runs without a lock; comparisons of keys may
+//! run under one. Whatever of it panics leaves each entry whole or out, and no lock poisoned.
+
+mod builder;
+mod compute;
+mod counters;
+mod flight;
+mod life;
+mod load;
+mod memoize;
+mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::quality::RandomState;
 
-use crate::engine::{Guard, Pointers, Present, Put};
+use crate::engine::{Cause, Due, Guard, NEVER, Pointers, Put, Rule, Under};
+
+pub use builder::Builder;
+pub use compute::{COMPUTE_TRIES_MAX, Computed, Op};
+use counters::Counters;
+pub use counters::Statistics;
+use flight::Flights;
+pub use life::{Clock, Lifetime};
+use life::{Time, Times};
+pub use load::{LoadError, OwnKey};
+pub use memoize::memoize;
+pub use scan::Iter;
 
 /// Says what an entry weighs.
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
+
+/// Says how long an entry lives.
+type Lifetimes<K, V> = dyn Fn(&K, &V) -> Lifetime + Send + Sync;
+
+/// What is kept of a key.
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    /// None: it does not expire.
+    times: Option<Box<Times>>,
+}
+
+/// An entry that is to come in.
+struct Newcomer<K, V> {
+    entry: Entry<K, V>,
+    weight: usize,
+    /// When it was made, if that matters.
+    now: u64,
+}
 
 /// A cache for many threads. A hit takes no lock, and writes nothing to the cache once its entry is marked as hit
 /// often.
@@ -36,16 +88,44 @@ type Weigher<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
 ///     scope.spawn(|| cache.contains(&1));
 /// });
 /// ```
-pub struct Cache<K, V> {
-    entries: Pointers<(K, V)>,
-    hasher: RandomState,
+pub struct Cache<K, V, S = RandomState> {
+    entries: Pointers<Entry<K, V>>,
+    hasher: S,
     weigher: Option<Weigher<K, V>>,
+    /// Of entries of which nothing else is said.
+    lifetime: Lifetime,
+    lifetimes: Option<Box<Lifetimes<K, V>>>,
+    /// An entry that may expire was stored: only then is the clock asked.
+    has_times: AtomicBool,
+    time: Time,
+    flights: Flights<K, V>,
+    counters: Option<Box<Counters>>,
 }
 
 impl<K: Hash + Eq, V> Cache<K, V> {
     /// A cache of at most `capacity` entries; with 0 it stores nothing.
     pub fn new(capacity: usize) -> Cache<K, V> {
-        Cache { entries: Pointers::new(capacity), hasher: RandomState::default(), weigher: None }
+        // Without a listener there is nobody to tell.
+        Builder::new().capacity(capacity).made(|_| Box::new(|_, _| ()))
+    }
+
+    /// Says one by one what the cache is to be.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use forebay_cache::Cache;
+    ///
+    /// let cache: Cache<String, Vec<u8>> = Cache::builder()
+    ///     .capacity(64 << 20)
+    ///     .weigher(|key: &String, value: &Vec<u8>| key.len() + value.len())
+    ///     .time_to_live(Duration::from_secs(3600))
+    ///     .time_to_idle(Duration::from_secs(600))
+    ///     .build();
+    /// assert!(cache.insert("key".to_string(), vec![1, 2, 3]));
+    /// assert_eq!(cache.get("key"), Some(vec![1, 2, 3]));
+    /// ```
+    pub fn builder() -> Builder<K, V> {
+        Builder::new()
     }
 
     /// A cache whose entries weigh at most `capacity` together. An entry weighs what `weigher` says when it is
@@ -60,9 +140,11 @@ impl<K: Hash + Eq, V> Cache<K, V> {
     /// assert!(!cache.insert("large".to_string(), "x".repeat(1 << 20)), "it weighs more than the capacity");
     /// ```
     pub fn with_weigher(capacity: usize, weigher: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Cache<K, V> {
-        Cache { weigher: Some(Box::new(weigher)), ..Cache::new(capacity) }
+        Builder::new().capacity(capacity).weigher(weigher).made(|_| Box::new(|_, _| ()))
     }
+}
 
+impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     /// The value of a key, which counts as used.
     ///
     /// ```
@@ -92,8 +174,23 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         K: Borrow<Q>,
     {
         let guard = self.entries.pin();
-        let found = self.entries.get(self.hash(key), &guard, |entry| entry.0.borrow() == key);
-        found.map(|entry| read(&entry.1))
+        self.find(self.hash(key), key, &guard).map(read)
+    }
+
+    /// The value of a key, which does not count as used: neither the order of eviction nor the idle time learns of it.
+    ///
+    /// ```
+    /// let cache = forebay_cache::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// assert_eq!((cache.peek("key"), cache.peek("other")), (Some(1), None));
+    /// ```
+    pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        let guard = self.entries.pin();
+        self.look(key, &guard).cloned()
     }
 
     /// Whether a key is there; it does not count as used.
@@ -102,17 +199,34 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         K: Borrow<Q>,
     {
         let guard = self.entries.pin();
-        self.entries.look(self.hash(key), &guard, |entry| entry.0.borrow() == key).is_some()
+        self.look(key, &guard).is_some()
     }
 
-    /// Inserts, or replaces the value; whether it is stored. It is not if the entry weighs more than the capacity, or
-    /// while guards keep too much ([`Cache::pin`]); what the key stood for before is gone in any case.
+    /// Inserts, or replaces the value; whether it is stored. It is not if the entry weighs more than the capacity, if
+    /// its time is over at once, or while guards keep too much ([`Cache::pin`]). What the key stood for before is gone
+    /// in any case.
     pub fn insert(&self, key: K, value: V) -> bool {
-        self.put((key, value), Present::Replaced, |put| !matches!(put, Put::Refused))
+        self.store(key, value, None)
+    }
+
+    /// Inserts an entry that lives so long, whatever was said for all.
+    pub fn insert_with(&self, key: K, value: V, lifetime: Lifetime) -> bool {
+        self.store(key, value, Some(lifetime))
+    }
+
+    fn store(&self, key: K, value: V, lifetime: Option<Lifetime>) -> bool {
+        let hash = self.hash(&key);
+        let newcomer = self.newcomer(key, value, lifetime);
+        self.flights.outdate(hash, &newcomer.entry.key);
+        let mut due = Vec::new();
+        let ready = self.entries.may_defer();
+        let guard = self.entries.pin();
+        let put = self.put((&guard, ready), hash, newcomer, Rule::Always, &mut due);
+        !matches!(put, Ok(Put::Refused))
     }
 
     /// The value of a key; if there is none, what `make` answers is inserted. `make` runs without a lock: if another
-    /// thread inserts meanwhile, then that value is the answer.
+    /// thread inserts meanwhile, then that value is the answer. [`Cache::get_with`] has one thread make it.
     ///
     /// ```
     /// let cache = forebay_cache::Cache::new(10);
@@ -127,11 +241,16 @@ impl<K: Hash + Eq, V> Cache<K, V> {
             return value;
         }
         let made = make();
-        let there = self.put((key, made.clone()), Present::Kept, |put| match put {
-            Put::Kept(entry) => Some(entry.1.clone()),
-            Put::Inserted | Put::Replaced(_) | Put::Refused => None,
-        });
-        there.unwrap_or(made)
+        let hash = self.hash(&key);
+        let newcomer = self.newcomer(key, made.clone(), None);
+        self.flights.outdate(hash, &newcomer.entry.key);
+        let mut due = Vec::new();
+        let ready = self.entries.may_defer();
+        let guard = self.entries.pin();
+        match self.put((&guard, ready), hash, newcomer, Rule::IfAbsent, &mut due) {
+            Ok(Put::Kept(entry)) => entry.value.clone(),
+            _ => made,
+        }
     }
 
     /// Removes a key; answers its value.
@@ -140,8 +259,35 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         K: Borrow<Q>,
         V: Clone,
     {
-        let is = |entry: &(K, V)| entry.0.borrow() == key;
-        self.entries.remove(self.hash(key), is, |entry| entry.map(|entry| entry.1.clone()))
+        self.take_out(key, |value| value.clone())
+    }
+
+    /// Removes a key; whether it was there.
+    ///
+    /// ```
+    /// let cache = forebay_cache::Cache::new(10);
+    /// cache.insert("key", 1);
+    /// assert!(cache.invalidate("key") && !cache.invalidate("key"));
+    /// ```
+    pub fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.take_out(key, |_| ()).is_some()
+    }
+
+    fn take_out<Q: Hash + Eq + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hash(key);
+        self.flights.outdate(hash, key);
+        let mut due = Vec::new();
+        let guard = self.entries.pin();
+        let under = Under { guard: &guard, now: self.now(), ready: true };
+        let is = |entry: &Entry<K, V>| entry.key.borrow() == key;
+        let (removed, _) = self.entries.remove_under(under, (hash, Cause::Removed), is, None, &mut due);
+        removed.map(|entry| read(&entry.value))
     }
 
     /// A guard, under which values are read in place, and many of them faster than one by one.
@@ -161,16 +307,65 @@ impl<K: Hash + Eq, V> Cache<K, V> {
     /// let keys = ["a", "b", "c"];
     /// assert_eq!(pinned.get_many(&keys).collect::<Vec<_>>(), [None, Some(&2), None]);
     /// ```
-    pub fn pin(&self) -> Pinned<'_, K, V> {
+    pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned { cache: self, guard: self.entries.pin() }
     }
 
-    /// Removes everything, shard after shard: what is inserted meanwhile may stay.
+    /// Removes everything, shard after shard: what is inserted meanwhile may stay. A load that is under way is not
+    /// stored.
     pub fn clear(&self) {
+        self.flights.outdate_all();
         self.entries.clear();
     }
 
-    /// Entries, counted shard after shard.
+    /// Changes the capacity while the cache is in use. A smaller one evicts in small steps between which others go on;
+    /// when this returns, the entries weigh no more. A cache that is to become much larger is made large and then
+    /// shrunk: how many threads can write at once follows from the capacity at the start.
+    ///
+    /// ```
+    /// let cache = forebay_cache::Cache::new(100);
+    /// (0..100).for_each(|n| _ = cache.insert(n, n));
+    /// cache.set_capacity(10);
+    /// assert!(cache.capacity() == 10 && cache.len() <= 10);
+    /// ```
+    pub fn set_capacity(&self, capacity: usize) {
+        self.entries.set_capacity(capacity);
+    }
+
+    /// Takes out all that has expired, and drops what has left. Operations that write do a little of that each; who
+    /// wants memory back while nothing is written calls this now and then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let cache = forebay_cache::Cache::builder().capacity(10).time_to_live(Duration::from_millis(1)).build();
+    /// cache.insert(1, 1);
+    /// std::thread::sleep(Duration::from_millis(4));
+    /// cache.run_pending();
+    /// assert_eq!(cache.len(), 0);
+    /// ```
+    pub fn run_pending(&self) {
+        self.entries.run_pending(self.now());
+    }
+
+    /// What happened since the cache was made, if [`Builder::statistics`] has asked for it.
+    ///
+    /// ```
+    /// let cache = forebay_cache::Cache::builder().capacity(10).statistics().build();
+    /// cache.insert(1, 1);
+    /// (cache.get(&1), cache.get(&2), cache.remove(&1));
+    /// let statistics = cache.statistics().unwrap();
+    /// assert_eq!((statistics.hits, statistics.misses, statistics.removed), (1, 1, 1));
+    /// assert_eq!(statistics.hit_ratio(), 0.5);
+    /// ```
+    pub fn statistics(&self) -> Option<Statistics> {
+        let counters = self.counters.as_ref()?;
+        let [evicted, expired, replaced, removed] = self.entries.left();
+        let (entries, weight) = (self.len(), self.weight());
+        Some(Statistics { evicted, expired, replaced, removed, entries, weight, ..counters.sums() })
+    }
+
+    /// Entries, counted shard after shard, and with them what has expired and was not taken out yet.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -195,33 +390,89 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.hasher.hash_one(key)
     }
 
-    fn put<R>(&self, entry: (K, V), present: Present, then: impl FnOnce(Put<&(K, V)>) -> R) -> R {
-        let weight = self.weigher.as_ref().map_or(1, |weigher| weigher(&entry.0, &entry.1));
-        self.entries.put((self.hash(&entry.0), weight, entry), |one, other| one.0 == other.0, (present, false), then)
+    /// The value of a key as a hit.
+    #[inline(always)]
+    fn find<'g, Q: Eq + ?Sized>(&'g self, hash: u64, key: &Q, guard: &'g Guard<'_>) -> Option<&'g V>
+    where
+        K: Borrow<Q>,
+    {
+        let mut found = self.entries.get(hash, guard, |entry| entry.key.borrow() == key);
+        if let Some(times) = found.and_then(|entry| entry.times.as_deref())
+            && !times.touch(self.time.now())
+        {
+            found = None;
+        }
+        if let Some(counters) = &self.counters {
+            counters.looked(guard.place(), found.is_some());
+        }
+        found.map(|entry| &entry.value)
+    }
+
+    /// The value of a key without a trace.
+    fn look<'g, Q: Hash + Eq + ?Sized>(&'g self, key: &Q, guard: &'g Guard<'_>) -> Option<&'g V>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.entries.look(self.hash(key), guard, |entry| entry.key.borrow() == key)?;
+        self.lives(found.item).then_some(&found.item.value)
+    }
+
+    fn lives(&self, entry: &Entry<K, V>) -> bool {
+        entry.until() == NEVER || entry.until() > self.time.now()
+    }
+
+    /// The time, if it matters.
+    fn now(&self) -> u64 {
+        if self.has_times.load(Ordering::Relaxed) { self.time.now() } else { 0 }
+    }
+
+    /// An entry that is to come in. Here the program's code is asked, and it is given nothing that is locked.
+    fn newcomer(&self, key: K, value: V, lifetime: Option<Lifetime>) -> Newcomer<K, V> {
+        let weight = self.weigher.as_ref().map_or(1, |weigher| weigher(&key, &value));
+        let of = self.lifetimes.as_ref();
+        let lifetime = lifetime.unwrap_or_else(|| of.map_or(self.lifetime, |of| of(&key, &value)));
+        if lifetime != Lifetime::ENDLESS && !self.has_times.load(Ordering::Relaxed) {
+            self.has_times.store(true, Ordering::Relaxed);
+        }
+        let now = self.now();
+        Newcomer { entry: Entry { key, value, times: Times::new(lifetime, now) }, weight, now }
+    }
+
+    /// Puts an entry in under a guard; `ready` is what [`Pointers::may_defer`] said before. Who has a lock or the guard
+    /// drops what is due after them.
+    fn put<'c: 'g, 'g>(
+        &'c self,
+        (guard, ready): (&'g Guard<'_>, bool),
+        hash: u64,
+        Newcomer { entry, weight, now }: Newcomer<K, V>,
+        rule: Rule<'g, Entry<K, V>>,
+        due: &mut Vec<Due<'c, Entry<K, V>>>,
+    ) -> Result<Put<&'g Entry<K, V>>, Entry<K, V>> {
+        let under = Under { guard, now, ready: ready && entry.until() > now };
+        self.entries.put_under(under, (hash, weight, entry), |one, other| one.key == other.key, (rule, false), due)
     }
 }
 
-impl<K, V> std::fmt::Debug for Cache<K, V> {
+impl<K, V, S> std::fmt::Debug for Cache<K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").field("entries", &self.entries).finish_non_exhaustive()
     }
 }
 
 /// A cache under a guard: see [`Cache::pin`]. It stays with its thread.
-pub struct Pinned<'c, K, V> {
-    cache: &'c Cache<K, V>,
+pub struct Pinned<'c, K, V, S = RandomState> {
+    cache: &'c Cache<K, V, S>,
     guard: Guard<'c>,
 }
 
-impl<K: Hash + Eq, V> Pinned<'_, K, V> {
+impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
     /// The value of a key, which counts as used.
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
-        let is = |entry: &(K, V)| entry.0.borrow() == key;
-        self.cache.entries.get(self.cache.hash(key), &self.guard, is).map(|entry| &entry.1)
+        self.cache.find(self.cache.hash(key), key, &self.guard)
     }
 
     /// The values of keys, in their order, which count as used. The memory that their searches begin in is asked for
@@ -232,14 +483,11 @@ impl<K: Hash + Eq, V> Pinned<'_, K, V> {
     {
         let hashes: Vec<u64> = keys.iter().map(|key| self.cache.hash(key)).collect();
         hashes.iter().for_each(|&hash| self.cache.entries.ahead(hash, &self.guard));
-        keys.iter().zip(hashes).map(|(key, hash)| {
-            let found = self.cache.entries.get(hash, &self.guard, |entry| entry.0.borrow() == key);
-            found.map(|entry| &entry.1)
-        })
+        keys.iter().zip(hashes).map(|(key, hash)| self.cache.find(hash, key, &self.guard))
     }
 }
 
-impl<K, V> std::fmt::Debug for Pinned<'_, K, V> {
+impl<K, V, S> std::fmt::Debug for Pinned<'_, K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pinned").field("cache", self.cache).finish_non_exhaustive()
     }

@@ -14,7 +14,7 @@ pub static ARC: Policy = Policy {
     name: "arc",
     summary: "recency and frequency, balanced by what it regrets; good on disks and databases",
     source: "Megiddo, Modha: ARC, a self-tuning, low overhead replacement cache, FAST 2003",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES,
     parameters: &[Parameter {
         name: "whole",

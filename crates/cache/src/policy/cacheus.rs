@@ -19,7 +19,7 @@ pub static CACHEUS: Policy = Policy {
     name: "cacheus",
     summary: "a learned mix of a scan-resistant LRU and a churn-resistant LFU, without parameters to tune",
     source: "Rodriguez et al.: Learning cache replacement with CACHEUS, FAST 2021",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<Entry>() + Heap::<Rank>::BYTES,
     parameters: &[
         Parameter {

@@ -14,7 +14,7 @@ pub static CAMP: Policy = Policy {
     name: "camp",
     summary: "recency weighed by cost and size, in a few LRU queues; where costs of fetching differ",
     source: "Ghandeharizadeh, Irani, Lam, Yap: CAMP, a cost adaptive multi-queue eviction policy, Middleware 2014",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<Entry>(),
     parameters: &[
         Parameter {

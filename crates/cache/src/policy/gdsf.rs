@@ -21,7 +21,7 @@ pub static GDSF: Policy = Policy {
     name: "gdsf",
     summary: "frequency per byte with ageing; best hit ratio where sizes differ widely",
     source: "Cherkasova: Improving WWW proxies performance with greedy-dual-size-frequency caching, HP Labs 1998",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: size_of::<Entry>() + size_of::<Slot>(),
     parameters: &[
         Parameter {

@@ -12,7 +12,7 @@ pub static HYPERBOLIC: Policy = Policy {
     name: "hyperbolic",
     summary: "accesses per time since it came in, by sampling; good where popularity is steady",
     source: "Blankstein, Sen, Freedman: Hyperbolic caching, flexible caching for web applications, USENIX ATC 2017",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<Entry>() + size_of::<Slot>(),
     parameters: &[
         Parameter { name: "sample", summary: "entries looked at for each victim", default: 64.0, range: (1.0, 1024.0) },

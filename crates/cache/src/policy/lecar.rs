@@ -14,7 +14,7 @@ pub static LECAR: Policy = Policy {
     name: "lecar",
     summary: "a learned mix of LRU and LFU by regret; for small caches",
     source: "Vietri et al.: Driving cache replacement with ML-based LeCaR, HotStorage 2018",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + Heap::<Rank>::BYTES,
     parameters: &[
         Parameter { name: "rate", summary: "learning rate", default: 0.45, range: (0.0, 1.0) },

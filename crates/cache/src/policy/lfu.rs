@@ -15,7 +15,7 @@ pub static LFU: Policy = Policy {
     name: "lfu",
     summary: "least frequently used since it came in; keeps what was once popular for ever",
     source: "Shah, Mitra, Matani: An O(1) algorithm for implementing the LFU cache eviction scheme, 2010",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES,
     parameters: &[],
     learned: |_| Arc::new(NothingLearned),

@@ -16,7 +16,7 @@ pub static LIRS: Policy = Policy {
     name: "lirs",
     summary: "ranks by the distance between references, not by the last one; strong on loops and databases",
     source: "Jiang, Zhang: LIRS, an efficient low inter-reference recency set replacement policy, SIGMETRICS 2002",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<Entry>() + size_of::<Place>(),
     parameters: &[
         Parameter { name: "hir", summary: "share of the queue of HIR entries", default: 0.01, range: (0.0, 0.9) },

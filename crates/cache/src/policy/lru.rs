@@ -10,7 +10,7 @@ pub static LRU: Policy = Policy {
     name: "lru",
     summary: "least recently used; simple, loses its contents to one long scan",
     source: "Mattson et al., IBM Systems Journal 1970",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES,
     parameters: &[],
     learned: |_| Arc::new(NothingLearned),

@@ -13,7 +13,7 @@ pub static LRU_K: Policy = Policy {
     name: "lru-k",
     summary: "least recent K-th last reference; resists scans, O(log n)",
     source: "O'Neil, O'Neil, Weikum: The LRU-K page replacement algorithm for database disk buffering, SIGMOD 1993",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<References>() + Heap::<Rank>::BYTES,
     parameters: &[
         Parameter { name: "k", summary: "which reference counts", default: 2.0, range: (1.0, K_MAX as f64) },

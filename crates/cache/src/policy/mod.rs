@@ -15,6 +15,7 @@ mod clic;
 mod clock;
 #[cfg(test)]
 mod conformance;
+mod deferred_lru;
 mod detox;
 mod directory;
 mod drawn;
@@ -64,6 +65,8 @@ pub use crate::graph::Graph;
 /// All policies, the table from which help texts, documents and checks of names are made.
 pub const POLICIES: &[&Policy] = &[
     &lru::LRU,
+    &deferred_lru::DEFERRED_LRU,
+    &deferred_lru::DEFERRED_LRU_LAZY,
     &fifo::FIFO,
     &clock::CLOCK,
     &two_q::TWO_Q,
@@ -135,7 +138,9 @@ pub enum Hits {
     /// It asks, when it looks for a victim, how often each slot was touched since it came in or was last asked for,
     /// saturating at [`MARKS_MAX`].
     Marks,
-    /// It is told of each hit, in order, through [`Order::access`].
+    /// It is told of hits, in order, through [`Order::access`]. Where many threads hit at once, some are left out.
+    Sampled,
+    /// It is told of each hit, in order, through [`Order::access`]: it learns from how many there are.
     Accesses,
 }
 

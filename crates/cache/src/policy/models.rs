@@ -1,6 +1,7 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
 mod cacheus;
+mod deferred;
 mod detox;
 pub mod frame;
 mod learned;
@@ -59,6 +60,17 @@ pub const FRAMED: &[(&str, Hits, MakeOrder)] = &[
     ("camp", Hits::Accesses, |settings| frame::order(settings, learned::Camp::default())),
     ("hyperbolic", Hits::Accesses, |settings| frame::order(settings, learned::Hyperbolic::new())),
     ("lecar", Hits::Accesses, |settings| frame::order(settings, learned::Lecar::new())),
+    ("deferred-lru", Hits::Accesses, |settings| frame::order(settings, deferred::Deferred::new(0.1, 0.1))),
+    ("deferred-lru:pull=0.4,purge=0.3", Hits::Accesses, |settings| {
+        frame::order(settings, deferred::Deferred::new(0.4, 0.3))
+    }),
+    ("deferred-lru:pull=1,purge=1", Hits::Accesses, |settings| {
+        frame::order(settings, deferred::Deferred::new(1.0, 1.0))
+    }),
+    ("deferred-lru:pull=0,purge=0", Hits::Accesses, |settings| {
+        frame::order(settings, deferred::Deferred::new(0.0, 0.0))
+    }),
+    ("deferred-lru-lazy:purge=0.3", Hits::Marks, |settings| frame::order(settings, deferred::Lazy { purged: 0 })),
     ("cacheus", Hits::Accesses, |settings| frame::order(settings, cacheus::Cacheus::new(settings.capacity))),
 ];
 

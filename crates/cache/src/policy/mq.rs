@@ -13,7 +13,7 @@ pub static MQ: Policy = Policy {
     name: "mq",
     summary: "queues by frequency with lifetimes; for a cache behind another cache",
     source: "Zhou, Philbin, Li: The multi-queue replacement algorithm for second level buffer caches, USENIX 2001",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<Entry>(),
     parameters: &[
         Parameter { name: "queues", summary: "number of queues", default: 8.0, range: (1.0, 16.0) },

@@ -11,7 +11,7 @@ pub static SLRU: Policy = Policy {
     name: "slru",
     summary: "LRU in segments, one step up for each hit; resists scans, slow to forget",
     source: "Karedla, Love, Wherry: Caching strategies to improve disk system performance, IEEE Computer 1994",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + 1,
     parameters: &[
         Parameter {

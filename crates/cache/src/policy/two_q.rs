@@ -12,7 +12,7 @@ pub static TWO_Q: Policy = Policy {
     name: "2q",
     summary: "a FIFO for newcomers, an LRU for what comes back; resists scans and bursts",
     source: "Johnson, Shasha: 2Q, a low overhead high performance buffer management replacement algorithm, VLDB 1994",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + 1,
     parameters: &[
         Parameter { name: "in", summary: "share of the newcomers' queue (Kin)", default: 0.25, range: (0.01, 0.99) },

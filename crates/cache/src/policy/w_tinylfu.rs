@@ -15,7 +15,7 @@ pub static W_TINYLFU: Policy = Policy {
     name: "w-tinylfu",
     summary: "lets in what was asked for more often lately than what it replaces; good on databases and search",
     source: "Einziger, Friedman, Manes: TinyLFU, a highly efficient cache admission policy, ACM ToS 2017",
-    hits: Hits::Accesses,
+    hits: Hits::Sampled,
     entry_bytes: NODE_BYTES + size_of::<u64>(),
     parameters: &[
         Parameter { name: "window", summary: "share of the window", default: 0.01, range: (0.0, 0.9) },

@@ -430,15 +430,18 @@ impl Cache {
         room
     }
 
-    /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
+    /// Evicts until `bytes` more fit the budget: from this partition first, in batches of the policy's choice, then
+    /// from the others.
     fn make_room(&self, own: &mut Partition, access: &Access, bytes: usize) -> bool {
         let fits = || self.fits(bytes);
         if bytes > self.room_bytes() {
             return false;
         }
-        while !fits() {
+        let mut evicted = 0;
+        while !fits() || (0 < evicted && evicted < own.batch()) {
             let Some(freed) = own.evict(access) else { break };
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+            evicted += 1;
         }
         if !fits() && access.slot.is_none() && own.has_candidates() {
             // The policy would rather keep all that it has: the newcomer lost, and takes nobody else's place.

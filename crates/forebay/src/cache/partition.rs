@@ -182,7 +182,7 @@ impl Partition {
                     entry.touch();
                 }
             }
-            Hits::Accesses => {
+            Hits::Sampled | Hits::Accesses => {
                 let size = self.entries.get(slot).map_or(0, |entry| entry.charged(self.policy));
                 let access = self.access(hash, Some(slot), context, AccessKind::Read, size);
                 self.order.access(slot, &access);
@@ -305,7 +305,7 @@ impl Partition {
                 }
                 match self.policy.hits {
                     Hits::Marks => entry.touch(),
-                    Hits::Accesses => self.order.access(slot, access),
+                    Hits::Sampled | Hits::Accesses => self.order.access(slot, access),
                 }
             }
             return;
@@ -329,6 +329,11 @@ impl Partition {
     pub(super) fn policy_bytes(&mut self) -> (usize, usize) {
         let now = self.order.ghost_bytes();
         (std::mem::replace(&mut self.policy_bytes, now), now)
+    }
+
+    /// How many entries go at once, if one has to.
+    pub(super) fn batch(&self) -> u32 {
+        self.order.batch()
     }
 
     /// Evicts one entry to make room for `incoming`; the bytes freed, `None` if nothing may go.

@@ -91,3 +91,30 @@ fn a_fill_beside_an_entry_is_found() {
     let _on = mutation::put_back(Some(Fault::FillBesideEntry));
     assert!(std::panic::catch_unwind(no_fill_is_open_beside_an_entry).is_err());
 }
+
+/// Whether `key` came in.
+fn fill(cache: &Cache, key: &Key, bytes: usize) -> bool {
+    let Begin::Lead(fill) = cache.begin_fill(key) else { panic!("nobody fills it, and it is not cached") };
+    let read = Read { value: Some(Value::bytes(vec![1; bytes])), version: Version { incarnation: 1, sequence: 1 } };
+    fill.complete(&read, &Context::default(), AccessKind::Read);
+    cache.peek(key.borrow()).is_some()
+}
+
+/// A policy says how many entries go at once.
+#[test]
+fn entries_are_evicted_in_batches() {
+    let choice = choose("deferred-lru:purge=0.5").expect("known");
+    let (policy, policy_values) = (choice.policy, choice.values);
+    let cache = Cache::new(&CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy, policy_values });
+    let mut most = 0;
+    for number in 0..5000 {
+        assert!(fill(&cache, &Key::new(0, format!("key:{number}").as_bytes()), 1000));
+        let entries = cache.stats().entries;
+        if entries < most {
+            assert!((most / 2 - 1..=most / 2 + 1).contains(&entries), "{most} entries, then {entries}");
+            return;
+        }
+        most = entries;
+    }
+    panic!("nothing was evicted");
+}

@@ -235,6 +235,8 @@ struct Client {
     random: SplitMix,
     /// What is cached of a table that nothing watches is believed for so long.
     limit: Option<Duration>,
+    /// All clients work on one key that nothing watches, and most of them watch and invalidate it.
+    narrow: bool,
     /// What each read from now on has to see at least.
     floors: Arc<Mutex<BTreeMap<Key, usize>>>,
     counted: Counted,
@@ -254,6 +256,14 @@ impl Client {
     }
 
     fn keys(&mut self) -> Vec<Key> {
+        if self.narrow {
+            return NAMES
+                .iter()
+                .map(|name| Key::new(0, name.as_bytes()))
+                .filter(|key| !is_watched(key.borrow()))
+                .take(1)
+                .collect();
+        }
         let most = 1 + self.random.below(2);
         let drawn = (0..most).map(|_| Key::new(0, NAMES[self.random.below(NAMES.len() as u64) as usize].as_bytes()));
         let mut keys: Vec<Key> = drawn.collect();
@@ -265,7 +275,10 @@ impl Client {
     async fn run(mut self) -> Counted {
         for _ in 0..STEPS {
             let keys = self.keys();
-            match self.random.below(19) {
+            // From 12 on others write, invalidate, and write what they watch.
+            let step =
+                if self.narrow && self.random.below(3) > 0 { 12 + self.random.below(7) } else { self.random.below(19) };
+            match step {
                 0..=6 => self.read(&keys).await,
                 7..=9 => self.increment(&keys).await,
                 10..=12 => {
@@ -402,6 +415,7 @@ fn run(seed: u64) -> (Counted, u64) {
         asked: AtomicU64::new(0),
     });
     let limit = (random.below(3) > 0).then(|| Duration::from_millis(2 + random.below(6)));
+    let narrow = random.below(4) == 0;
     let engine = engine(&runtime, &store, limit, &mut random);
     let floors = Arc::default();
     let client = |number: u64| Client {
@@ -409,6 +423,7 @@ fn run(seed: u64) -> (Counted, u64) {
         store: store.clone(),
         random: SplitMix::new(seed.wrapping_mul(41).wrapping_add(number)),
         limit,
+        narrow,
         floors: Arc::clone(&floors),
         counted: Counted::default(),
     };
@@ -459,7 +474,7 @@ fn the_gate_of_shared_databases() {
         (Fault::SyncedTooEarly, 300),
         (Fault::UnwatchedKept, 50),
         (Fault::UnwatchedBelieved, 100),
-        (Fault::WatchedUnshown, 300),
+        (Fault::WatchedUnshown, 20_000),
     ];
     finds(&gate, run);
 }

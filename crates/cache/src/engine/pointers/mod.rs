@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! look    -> reclaim.rs: a guard -> segment.rs: directory, segment, words -> boxed.rs: the record -> marks.rs
-//! put     -> guarded.rs, under the shard's lock: budget.rs, queues.rs (a victim), slab.rs (owners), segment.rs (word)
-//!         -> without it: reclaim.rs drops what no guard may see
+//! put     -> write.rs -> guarded.rs, under the shard's lock: wheel.rs (what has expired), budget.rs, queues.rs (a
+//!            victim), slab.rs (owners), segment.rs (word)
+//!         -> without it: limbo.rs tells who listens; reclaim.rs drops what no guard may see
 //! ```
+//!
+//! What is done to the cache as a whole is in `upkeep.rs`.
 //!
 //! # The budget
 //!
@@ -33,34 +36,42 @@
 //!   published, which is the caller's part (fences, `docs/guarantees.md`, C).
 
 mod guarded;
+mod limbo;
+mod upkeep;
 #[cfg(all(test, not(feature = "loom")))]
 pub(super) mod validate;
+mod write;
 
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, yield_now};
+use std::sync::Arc;
+
+use crate::policy::{self, Choice, Learned, Policy, Settings, Unit};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 use super::boxed::{Own, Record, Seen};
 use super::budget::Budget;
+use super::buffers::{Buffers, Full};
 use super::marks::touch;
 use super::queues::Queues;
+use super::ranks::{ByPolicy, Ranks};
 use super::reclaim::{Collector, Guard};
 use super::segment::{Here, Index, Retired, Root};
 use super::shard::Present;
 use super::slab::Slab;
 use super::{SHARDS_MAX, SHARDS_PER_CPU};
-use guarded::{Due, Guarded, Limbo, Missing, Newcomer};
+use guarded::Guarded;
+use limbo::Limbo;
+
+pub(crate) use guarded::{Life, Rule};
+pub use limbo::Cause;
+pub(crate) use limbo::{Due, Listener};
+pub(crate) use write::Under;
 
 /// The share of the budget that a shard has at least, before there is another.
 const SHARE_MIN: usize = 2048;
 
 /// One so-manyth of the budget may be deferred before newcomers are refused.
 const DEFERRED_SHARE: usize = 8;
-
-/// Times that other threads are let run, so that their guards may end.
-const YIELDS_MAX: usize = if cfg!(feature = "loom") { 1 } else { 100 };
-
-/// Tries to put an entry in after credit was gathered for it, which others may have used up.
-const TRIES_MAX: usize = 4;
 
 /// A cache of items that lie apart, for caches that give it their own keys and protocol: it is told hashes and asked
 /// with comparisons. [`Cache`](crate::Cache) is the one for programs.
@@ -88,21 +99,30 @@ pub struct Pointers<T> {
     shards: Box<[Shard<T>]>,
     shards_log2: u32,
     budget: Budget,
-    /// Credit that a shard may have before it evicts for itself rather than gathers.
-    floor: usize,
-    deferred_max: usize,
     collector: Collector<Retired<T>>,
     /// The age of a guard that was waited for in vain.
     held_long: AtomicU64,
     /// Held by the thread that gathers credit: two could wait for each other's.
     gathering: Mutex<()>,
+    /// Held by the thread that changes the capacity.
+    resizing: Mutex<()>,
     /// The shard that gives next.
     turn: AtomicUsize,
+    listener: Option<Listener<T>>,
 }
 
 struct Shard<T> {
     root: Apart<Root<T>>,
+    /// Hits that the order has to hear of.
+    hits: Option<Hits>,
     guarded: Apart<Mutex<Guarded<T>>>,
+}
+
+/// What waits to be told to the order of a shard.
+struct Hits {
+    buffers: Buffers,
+    /// None is left out.
+    every: bool,
 }
 
 /// Alone on its lines of memory: what writers change is nothing that readers begin at.
@@ -118,7 +138,8 @@ pub enum Put<V> {
     Replaced(V),
     /// This one was there, and stays.
     Kept(V),
-    /// It weighs more than the budget, or there is no place, or a guard keeps too much. What was there is gone.
+    /// It weighs more than the budget, or there is no place, or a guard keeps too much, or the policy does not let it
+    /// in. What was there is gone.
     Refused,
 }
 
@@ -140,6 +161,32 @@ impl<T> Pointers<T> {
         Pointers::build(capacity, (SHARDS_PER_CPU * cpus).next_power_of_two().min(1 << useful.ilog2()).ilog2())
     }
 
+    /// The same, whose entries have a life and a listener.
+    pub(crate) fn with_life(mut self, life: Life<T>, listener: Option<Listener<T>>) -> Pointers<T> {
+        self.listener = listener;
+        self.shards.iter().for_each(|shard| shard.lock().life = life);
+        self
+    }
+
+    /// The same, which is empty, by a policy of the table.
+    pub(crate) fn with_policy(self, choice: &Choice, unit: Unit) -> Pointers<T> {
+        let settings = choice.settings(unit, (self.capacity() / self.shards.len()) as u64);
+        self.by(choice.policy, &settings, &(choice.policy.learned)(&settings))
+    }
+
+    /// By any policy, with what its orders learn together.
+    pub(super) fn by(mut self, policy: &Policy, settings: &Settings, learned: &Arc<dyn Learned>) -> Pointers<T> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        for shard in &mut self.shards {
+            let order = (policy.order)(settings, learned.clone());
+            shard.lock().ranks = Ranks::Policy(Box::new(ByPolicy::new(order, policy.hits)));
+            let every = policy.hits == policy::Hits::Accesses;
+            let hears = policy.hits != policy::Hits::Marks;
+            shard.hits = hears.then(|| Hits { buffers: Buffers::new(cpus), every });
+        }
+        self
+    }
+
     /// In `1 << shards_log2` shards.
     pub(super) fn build(capacity: usize, shards_log2: u32) -> Pointers<T> {
         // So that a sum of two weights is no overflow.
@@ -148,20 +195,22 @@ impl<T> Pointers<T> {
         let share = capacity / count;
         let shards = (0..count).map(|_| {
             let (index, root) = Index::new(shards_log2);
-            let (records, queues, limbo) = (Slab::new(), Queues::new(share), Limbo::NEW);
-            let guarded = Guarded { index, records, queues, used: 0, credit: 0, limbo };
-            Shard { root: Apart(root), guarded: Apart(Mutex::new(guarded)) }
+            let (records, ranks, limbo) = (Slab::new(), Ranks::Queues(Queues::new(share)), Limbo::NEW);
+            let left = [0; Cause::ALL.len()];
+            let life = Life::ENDLESS;
+            let guarded = Guarded { index, records, ranks, used: 0, credit: 0, limbo, wheel: None, life, left };
+            Shard { root: Apart(root), hits: None, guarded: Apart(Mutex::new(guarded)) }
         });
         Pointers {
             shards: shards.collect(),
             shards_log2,
             budget: Budget::weights(capacity, count),
-            floor: share / 2,
-            deferred_max: capacity / DEFERRED_SHARE,
             collector: Collector::new(),
             held_long: AtomicU64::new(0),
             gathering: Mutex::new(()),
+            resizing: Mutex::new(()),
             turn: AtomicUsize::new(0),
+            listener: None,
         }
     }
 
@@ -187,8 +236,30 @@ impl<T> Pointers<T> {
     #[inline(always)]
     pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<&'g T> {
         let Here { record, .. } = self.find(hash, guard, is)?;
-        touch(&record.mark);
+        match &self.shard(hash).hits {
+            None => touch(&record.mark),
+            Some(hits) => self.note(hits, record, guard),
+        }
         Some(record.item())
+    }
+
+    /// Leaves a note of a hit. If there is no place for it, the notes are told; while another thread holds the shard's
+    /// lock, the hit is left out, or waits if the policy hears of every one.
+    #[inline(never)]
+    fn note(&self, hits: &Hits, record: &Record<T>, guard: &Guard<'_>) {
+        let slot = record.slot.load(Ordering::Relaxed);
+        let note = u64::from(slot + 1) << 32 | u64::from(record.hash as u32);
+        while hits.buffers.push(guard.place(), note) == Err(Full) {
+            let shard = self.shard(record.hash);
+            if !hits.every {
+                if let Ok(mut guarded) = shard.guarded.0.try_lock() {
+                    hits.buffers.drain(|note| guarded.hear(note));
+                    let _ = hits.buffers.push(guard.place(), note);
+                }
+                return;
+            }
+            drop(shard.lock());
+        }
     }
 
     /// Under the guard of another cache nothing is found: it would not keep what is.
@@ -215,51 +286,30 @@ impl<T> Pointers<T> {
     /// whether they have one key. `then` is told what became of it, without a lock.
     pub fn put<R>(
         &self,
-        (hash, weight, item): (u64, usize, T),
+        entry: (u64, usize, T),
         same: impl Fn(&T, &T) -> bool,
         (present, marked): (Present, bool),
         then: impl FnOnce(Put<&T>) -> R,
     ) -> R {
-        let weight = weight.max(1);
-        let fits = weight <= self.budget.capacity() && self.may_defer();
-        let (record, addressable) = Own::record(hash, weight, item);
-        let mut missing = Missing { newcomer: Newcomer { record, present, marked }, credit: 0 };
-        let tries = if fits && addressable { TRIES_MAX } else { 0 };
         let mut due = Vec::new();
-        for _ in 0..tries {
-            let gathered = self.gather(missing.credit, &mut due);
-            let guard = self.pin();
-            let mut guarded = self.lock(hash);
-            guarded.credit += gathered;
-            match guarded.put(self, &guard, &same, missing.newcomer) {
-                Ok(put) => {
-                    guarded.return_credit(&self.budget);
-                    due.extend(guarded.limbo.due(self));
-                    drop(guarded);
-                    let answer = then(put);
-                    drop(guard);
-                    return answer;
-                }
-                Err(still) => missing = still,
-            }
-        }
-        let refused = missing.newcomer.record;
-        self.remove(hash, |other| same(refused.item(), other), |_| ());
-        then(Put::Refused)
+        let ready = self.may_defer();
+        let guard = self.pin();
+        let rule = match present {
+            Present::Replaced => Rule::Always,
+            Present::Kept => Rule::IfAbsent,
+        };
+        let put = self.put_under(Under { guard: &guard, now: 0, ready }, entry, same, (rule, marked), &mut due);
+        let answer = then(put.unwrap_or(Put::Refused));
+        drop(guard);
+        answer
     }
 
     /// Removes the entry with this hash of which `is` says so; `then` is told it, without a lock.
     pub fn remove<R>(&self, hash: u64, is: impl Fn(&T) -> bool, then: impl FnOnce(Option<&T>) -> R) -> R {
+        let mut due = Vec::new();
         let guard = self.pin();
-        let mut guarded = self.lock(hash);
-        let found = self.shard(hash).root.0.look(hash, &guard, is);
-        if let Some(Here { record, .. }) = &found {
-            guarded.take(&self.shard(hash).root.0, record.slot.load(Ordering::Relaxed), false);
-        }
-        let item = found.map(|found| found.record.item());
-        guarded.return_credit(&self.budget);
-        let _due = guarded.limbo.due(self);
-        drop(guarded);
+        let under = Under { guard: &guard, now: 0, ready: true };
+        let (item, _) = self.remove_under(under, (hash, Cause::Removed), is, None, &mut due);
         let answer = then(item);
         drop(guard);
         answer
@@ -296,20 +346,6 @@ impl<T> Pointers<T> {
         }
     }
 
-    /// Removes everything, one shard after the other: what is put in meanwhile may stay.
-    pub fn clear(&self) {
-        for shard in &self.shards {
-            let mut guarded = shard.lock();
-            while let Some(slot) = guarded.queues.first() {
-                guarded.take(&shard.root.0, slot, false);
-            }
-            guarded.return_credit(&self.budget);
-            let due = guarded.limbo.due(self);
-            drop(guarded);
-            drop(due);
-        }
-    }
-
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -335,61 +371,30 @@ impl<T> Pointers<T> {
         self.collector.deferred()
     }
 
+    /// Credit that a shard may have before it evicts for itself rather than gathers.
+    fn floor(&self) -> usize {
+        self.capacity() >> (self.shards_log2 + 1)
+    }
+
+    /// What may be deferred before newcomers are refused.
+    fn deferred_max(&self) -> usize {
+        self.capacity() / DEFERRED_SHARE
+    }
+
     /// Memory of tables and orders; entries come in addition.
     pub fn bytes(&self) -> usize {
         let of = |shard: &Shard<T>| {
             let guarded = shard.lock();
             let owners = guarded.records.bound() * size_of::<Own<Record<T>>>();
-            guarded.index.bytes() + guarded.queues.bytes() + owners
+            let wheel = guarded.wheel.as_ref().map_or(0, |wheel| wheel.bytes());
+            let hits = shard.hits.as_ref().map_or(0, |hits| hits.buffers.bytes());
+            guarded.index.bytes() + guarded.ranks.bytes() + owners + wheel + hits
         };
         self.shards.iter().map(of).sum::<usize>() + size_of_val(&*self.shards)
     }
 
-    /// Whether newcomers may send others out of sight: guards do not keep too much. A guard that is only there because
-    /// its thread does not run just now is waited for; one that was waited for in vain is not waited for again.
-    fn may_defer(&self) -> bool {
-        let mut oldest = 0;
-        for _ in 0..YIELDS_MAX {
-            if self.collector.deferred() <= self.deferred_max {
-                return true;
-            }
-            oldest = self.collector.collect();
-            if oldest == self.held_long.load(Ordering::Relaxed) {
-                break;
-            }
-            yield_now();
-        }
-        self.held_long.store(oldest, Ordering::Relaxed);
-        self.collector.deferred() <= self.deferred_max
-    }
-
     fn lock(&self, hash: u64) -> MutexGuard<'_, Guarded<T>> {
         self.shard(hash).lock()
-    }
-
-    /// Takes credit out of what is left and from the shards in turn, by evicting where it must; all of `needed`, or as
-    /// much as there is. The caller holds no lock, and drops what is due when it has put the credit down.
-    fn gather<'c>(&'c self, needed: usize, due: &mut Vec<Due<'c, T>>) -> usize {
-        if needed == 0 {
-            return 0;
-        }
-        let _alone = self.gathering.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut hand = 0;
-        // At first no shard gives what leaves it less than its floor.
-        for keeps in [self.floor, 0] {
-            for _ in 0..self.shards.len() {
-                hand += self.budget.take_all(needed - hand);
-                if hand >= needed {
-                    return hand;
-                }
-                let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-                let shard = &self.shards[turn];
-                let mut guarded = shard.lock();
-                hand += guarded.give(&shard.root.0, needed - hand, keeps);
-                due.extend(guarded.limbo.due(self));
-            }
-        }
-        hand
     }
 }
 
@@ -402,6 +407,10 @@ impl<T> std::fmt::Debug for Pointers<T> {
 impl<T> Shard<T> {
     /// A panic under the lock can only come from a key's comparison, before anything is changed.
     fn lock(&self) -> MutexGuard<'_, Guarded<T>> {
-        self.guarded.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        let mut guarded = self.guarded.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(hits) = &self.hits {
+            hits.buffers.drain(|note| guarded.hear(note));
+        }
+        guarded
     }
 }

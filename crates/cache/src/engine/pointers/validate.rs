@@ -3,15 +3,17 @@
 use crate::sync::Ordering;
 
 use super::super::segment::Retired;
+use super::super::wheel::NEVER;
+use super::guarded::Guarded;
 use super::{Pointers, Shard};
 
 /// Panics if anything is not as the modules say; answers the entries. Takes all locks: nothing changes meanwhile.
 pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
-    let guards: Vec<_> = cache.shards.iter().map(Shard::lock).collect();
+    let mut guards: Vec<_> = cache.shards.iter().map(Shard::lock).collect();
     let credit: usize = guards.iter().map(|guarded| guarded.credit).sum();
     assert_eq!(credit + cache.budget.rest(), cache.budget.capacity(), "all credit is the budget");
     let mut found = Vec::new();
-    for (number, guarded) in guards.iter().enumerate() {
+    for (number, guarded) in guards.iter_mut().enumerate() {
         assert!(guarded.used <= guarded.credit, "a shard keeps within its credit");
         let named = guarded.index.validate();
         assert_eq!(named.len(), guarded.records.len(), "what has an owner is named once");
@@ -21,24 +23,29 @@ pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
             assert!(std::ptr::eq(cache.shard(record.hash), &cache.shards[number]), "an entry is in its shard");
             found.push(of(record.item()));
         }
-        let weight = |slots: &[u32]| {
-            let records = slots.iter().map(|&slot| guarded.records.get(slot).map_or(0, |record| record.weight));
-            records.sum::<usize>()
-        };
-        let queues = guarded.queues.slots();
-        let weights = queues.each_ref().map(|queue| weight(queue));
-        assert_eq!(weights, guarded.queues.weights(), "queues know their weight");
-        let mut slots = queues.concat();
-        slots.sort_unstable();
-        assert!(slots.iter().copied().eq(guarded.records.iter().map(|(slot, _)| slot)), "all stand in one queue");
-        assert_eq!(weight(&slots), guarded.used, "the weight is that of all");
+        let slots: Vec<(u32, usize)> = guarded.records.iter().map(|(slot, record)| (slot, record.weight)).collect();
+        guarded.ranks.validate(slots.iter().copied());
+        assert_eq!(slots.iter().map(|slot| slot.1).sum::<usize>(), guarded.used, "the weight is that of all");
         let limbo = guarded.limbo.contents.iter().map(|retired| match retired {
-            Retired::Record(record) => record.weight,
+            Retired::Record(record, _) => record.weight,
             _ => 0,
         });
         assert_eq!(limbo.sum::<usize>(), guarded.limbo.weight, "limbo knows its weight");
+        let Guarded { records, wheel, life, .. } = &mut **guarded;
+        let until = |slot| records.get(slot).map_or(NEVER, |record| (life.until)(record.item()));
+        let timed = slots.iter().map(|(slot, _)| slot).filter(|&&slot| until(slot) != NEVER);
+        let mut on_wheel = wheel.as_mut().map_or(Vec::new(), |wheel| wheel.validate(until));
+        on_wheel.sort_unstable();
+        assert!(on_wheel.iter().eq(timed), "what expires stands on the wheel");
     }
     found
+}
+
+impl<T> Pointers<T> {
+    /// The same, for those who do not know the parts.
+    pub(crate) fn validate_all(&self) {
+        validate(self, |_| ());
+    }
 }
 
 pub fn inside<T>(cache: &Pointers<T>) -> Inside {

@@ -80,6 +80,12 @@ pub trait Rule: Send {
 
     fn choose(&mut self, rows: &mut Rows, incoming: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<usize>;
 
+    /// How many rows should go at once.
+    fn batch(&self, rows: &Rows) -> u32 {
+        let _ = rows;
+        1
+    }
+
     /// A row has left the cache.
     fn left(&mut self, rows: &mut Rows, row: &Row, why: Why) {
         let _ = (rows, row, why);
@@ -148,6 +154,10 @@ impl<R: Rule> Order for Naive<R> {
     fn victim(&mut self, incoming: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let at = self.rule.choose(&mut self.rows, incoming, marks)?;
         Some(self.rows.rows[at].slot)
+    }
+
+    fn batch(&self) -> u32 {
+        self.rule.batch(&self.rows)
     }
 
     fn withdraw(&mut self, slot: Slot) {

@@ -12,6 +12,8 @@ mod model;
 mod models;
 #[cfg(not(feature = "loom"))]
 mod numbers;
+#[cfg(not(feature = "loom"))]
+mod policies;
 
 #[cfg(not(feature = "loom"))]
 use numbers::{Numbers, Pointers, Present, Put, spread, validate};

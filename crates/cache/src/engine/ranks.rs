@@ -1,0 +1,176 @@
+//! The order of one shard: the engine's own, or that of a policy of the table ([`crate::policy::POLICIES`]).
+//!
+//! The engine's own is S3-FIFO over marks (`queues.rs`). A policy of the table is called as its contract says
+//! ([`crate::policy::Order`]): of one that hears of hits the shard drains the buffers first (`buffers.rs`).
+
+use crate::policy::{Access, AccessKind, Hits, Order, Why};
+use crate::sync::{AtomicU8, Ordering};
+
+use super::marks::touch;
+use super::queues::{Entry, Queues};
+
+/// See the module.
+pub(super) enum Ranks {
+    Queues(Queues),
+    Policy(Box<ByPolicy>),
+}
+
+/// The order of a policy, and what it is told with.
+pub(super) struct ByPolicy {
+    order: Box<dyn Order>,
+    hits: Hits,
+    /// Number of the access.
+    tick: u64,
+}
+
+/// An entry, as orders know it.
+#[derive(Clone, Copy)]
+pub(super) struct Ranked {
+    pub hash: u64,
+    pub weight: usize,
+}
+
+/// What room is made for.
+#[derive(Clone, Copy)]
+pub(super) enum Incoming {
+    Newcomer(Ranked),
+    /// One that is in, in this slot.
+    Grown(u32, Ranked),
+    /// Another shard's entry, or a smaller budget.
+    Elsewhere,
+}
+
+/// A weight as policies have it.
+fn size(weight: usize) -> u32 {
+    u32::try_from(weight).unwrap_or(u32::MAX)
+}
+
+fn access(tick: u64, slot: Option<u32>, entry: Ranked, kind: AccessKind) -> Access {
+    Access { kind, tick, slot: slot.map(|slot| (slot, 0)), ..Access::read(entry.hash, size(entry.weight)) }
+}
+
+impl ByPolicy {
+    pub fn new(order: Box<dyn Order>, hits: Hits) -> ByPolicy {
+        ByPolicy { order, hits, tick: 0 }
+    }
+
+    fn next(&mut self, slot: Option<u32>, entry: Ranked, kind: AccessKind) -> Access {
+        self.tick += 1;
+        access(self.tick, slot, entry, kind)
+    }
+
+    /// An access that found the entry.
+    fn heard(&mut self, slot: u32, entry: Ranked, kind: AccessKind) {
+        let access = self.next(Some(slot), entry, kind);
+        self.order.access(slot, &access);
+    }
+}
+
+impl Ranks {
+    /// The shard's share of the budget is another.
+    pub fn set_share(&mut self, share: usize) {
+        match self {
+            Ranks::Queues(queues) => queues.set_share(share),
+            Ranks::Policy(policy) => policy.order.set_capacity(share as u64),
+        }
+    }
+
+    /// Whether a newcomer is let in. Asked once for each, before room is made.
+    pub fn admits(&mut self, entry: Ranked) -> bool {
+        match self {
+            Ranks::Queues(_) => true,
+            Ranks::Policy(policy) => {
+                let access = policy.next(None, entry, AccessKind::Read);
+                policy.order.admit(&access)
+            }
+        }
+    }
+
+    /// An entry came in. `fills`: nothing was evicted for it.
+    pub fn inserted(&mut self, slot: u32, entry: Ranked, fills: bool) {
+        match self {
+            Ranks::Queues(queues) => queues.inserted(slot, entry.hash, entry.weight, fills),
+            // The access is the one that it was let in by.
+            Ranks::Policy(policy) => policy.order.inserted(slot, &access(policy.tick, None, entry, AccessKind::Read)),
+        }
+    }
+
+    /// A hit under the lock.
+    pub fn hit(&mut self, slot: u32, entry: Ranked, mark: &AtomicU8) {
+        match self {
+            Ranks::Policy(policy) if policy.hits != Hits::Marks => policy.heard(slot, entry, AccessKind::Read),
+            _ => touch(mark),
+        }
+    }
+
+    /// Another value stands in an entry's place, with this mark.
+    pub fn replaced(&mut self, slot: u32, before: usize, entry: Ranked, mark: &AtomicU8) {
+        match self {
+            Ranks::Queues(queues) => queues.resized(slot, before, entry.weight),
+            Ranks::Policy(policy) => {
+                if before != entry.weight {
+                    policy.order.resized(slot, size(entry.weight));
+                }
+            }
+        }
+        match self {
+            Ranks::Policy(policy) if policy.hits != Hits::Marks => policy.heard(slot, entry, AccessKind::Write),
+            _ => touch(mark),
+        }
+    }
+
+    /// An entry left.
+    pub fn removed(&mut self, slot: u32, entry: Ranked, why: Why) {
+        match self {
+            Ranks::Queues(queues) => queues.removed(slot, entry.hash, entry.weight, why == Why::Evicted),
+            Ranks::Policy(policy) => policy.order.removed(slot, entry.hash, why),
+        }
+    }
+
+    /// How many entries go at once, if one has to.
+    pub fn batch(&self) -> u32 {
+        match self {
+            Ranks::Queues(_) => 1,
+            Ranks::Policy(policy) => policy.order.batch(),
+        }
+    }
+
+    /// The entry to evict. `None`: there is none, or the newcomer is worth less than all of them.
+    pub fn victim<'e>(&mut self, incoming: Incoming, entry: impl Fn(u32) -> Option<Entry<'e>>) -> Option<u32> {
+        let policy = match self {
+            Ranks::Queues(queues) => return queues.victim(entry),
+            Ranks::Policy(policy) => policy,
+        };
+        let incoming = match incoming {
+            Incoming::Newcomer(newcomer) => access(policy.tick, None, newcomer, AccessKind::Read),
+            Incoming::Grown(slot, grown) => access(policy.tick, Some(slot), grown, AccessKind::Write),
+            Incoming::Elsewhere => access(policy.tick, Some(0), Ranked { hash: 0, weight: 1 }, AccessKind::Write),
+        };
+        let mut marks = |slot| entry(slot).map_or(0, |entry| entry.mark.swap(0, Ordering::Relaxed));
+        policy.order.victim(&incoming, &mut marks)
+    }
+
+    /// No slot from this one on is taken any more.
+    pub fn fits(&mut self, slots: usize) {
+        match self {
+            Ranks::Queues(queues) => queues.fits(slots),
+            Ranks::Policy(policy) => policy.order.fits(slots),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        match self {
+            Ranks::Queues(queues) => queues.bytes(),
+            Ranks::Policy(policy) => policy.order.ghost_bytes(),
+        }
+    }
+
+    /// Panics if the order contradicts itself or does not know just these slots.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub fn validate(&self, of_shard: impl Iterator<Item = (u32, usize)>) {
+        match self {
+            Ranks::Queues(queues) => queues.validate(of_shard),
+            Ranks::Policy(policy) => policy.order.validate(),
+        }
+    }
+}

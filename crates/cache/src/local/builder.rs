@@ -1,0 +1,233 @@
+//! How a cache is made.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use foldhash::quality::RandomState;
+
+use crate::engine::{Cause, Life, NEVER, Pointers};
+use crate::policy::{Choice, PolicyError, Unit, choose};
+
+use super::counters::Counters;
+use super::flight::Flights;
+use super::life::{Clock, Lifetime, Time};
+use super::{Cache, Entry, Lifetimes, Weigher};
+
+/// Is told what left.
+type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
+
+/// What a cache is to be; see [`Cache::builder`].
+pub struct Builder<K, V, S = RandomState> {
+    capacity: usize,
+    hasher: S,
+    weigher: Option<Weigher<K, V>>,
+    lifetime: Lifetime,
+    lifetimes: Option<Box<Lifetimes<K, V>>>,
+    listener: Option<Listener<K, V>>,
+    clock: Option<Box<dyn Clock>>,
+    counts: bool,
+    policy: Option<Choice>,
+}
+
+impl<K, V> Builder<K, V> {
+    pub(super) fn new() -> Builder<K, V> {
+        Builder {
+            capacity: 0,
+            hasher: RandomState::default(),
+            weigher: None,
+            lifetime: Lifetime::ENDLESS,
+            lifetimes: None,
+            listener: None,
+            clock: None,
+            counts: false,
+            policy: None,
+        }
+    }
+}
+
+impl<K, V, S> Builder<K, V, S> {
+    /// What the entries weigh together, at most: their number, if there is no weigher. It is 0 if it is not said, and
+    /// then nothing is stored.
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.capacity = capacity;
+        self
+    }
+
+    /// Says what an entry weighs, which is 1 at least. It is asked once, without a lock, when the entry is stored.
+    pub fn weigher(mut self, weigher: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
+        self.weigher = Some(Box::new(weigher));
+        self
+    }
+
+    /// Hashes keys in place of the built-in hasher, which no client can choose colliding keys for.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
+    /// use forebay_cache::Cache;
+    ///
+    /// let cache: Cache<u64, u64, RandomState> = Cache::builder().capacity(10).hasher(RandomState::new()).build();
+    /// cache.insert(1, 2);
+    /// assert_eq!(cache.get(&1), Some(2));
+    /// ```
+    pub fn hasher<H: BuildHasher>(self, hasher: H) -> Builder<K, V, H> {
+        let Builder { capacity, weigher, lifetime, lifetimes, listener, clock, counts, policy, .. } = self;
+        Builder { capacity, hasher, weigher, lifetime, lifetimes, listener, clock, counts, policy }
+    }
+
+    /// An entry expires so long after it was stored: [`Lifetime::since_write`].
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.lifetime.since_write = Some(time);
+        self
+    }
+
+    /// An entry expires so long after it was used: [`Lifetime::since_access`].
+    pub fn time_to_idle(mut self, time: Duration) -> Self {
+        self.lifetime.since_access = Some(time);
+        self
+    }
+
+    /// An entry expires so long after its key came in: [`Lifetime::since_creation`].
+    pub fn time_from_creation(mut self, time: Duration) -> Self {
+        self.lifetime.since_creation = Some(time);
+        self
+    }
+
+    /// Says of each entry how long it lives, in place of the times for all. It is asked without a lock when the entry
+    /// is stored.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use forebay_cache::{Cache, Lifetime};
+    ///
+    /// // Values say themselves for how many seconds they hold.
+    /// let lifetime = |_: &&str, seconds: &u64| Lifetime {
+    ///     since_write: Some(Duration::from_secs(*seconds)),
+    ///     ..Lifetime::ENDLESS
+    /// };
+    /// let cache = Cache::builder().capacity(10).lifetimes(lifetime).build();
+    /// cache.insert("long", 3600);
+    /// cache.insert("none", 0);
+    /// assert_eq!((cache.get("long"), cache.get("none")), (Some(3600), None));
+    /// ```
+    pub fn lifetimes(mut self, of: impl Fn(&K, &V) -> Lifetime + Send + Sync + 'static) -> Self {
+        self.lifetimes = Some(Box::new(of));
+        self
+    }
+
+    /// Is told of each entry that leaves, and why, by the thread whose operation made it leave, without a lock. It may
+    /// use the cache. Of two entries that leave at about the same time it is told in any order. What it panics with is
+    /// dropped, and the operation goes on. It is not told of what is there when the cache is dropped.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use forebay_cache::{Cache, Cause};
+    ///
+    /// let left = Arc::new(Mutex::new(Vec::new()));
+    /// let log = left.clone();
+    /// let listener = move |key: &&'static str, value: &i32, cause| log.lock().unwrap().push((*key, *value, cause));
+    /// let cache = Cache::builder().capacity(10).listener(listener).build();
+    /// cache.insert("a", 1);
+    /// cache.insert("a", 2);
+    /// cache.remove("a");
+    /// assert_eq!(*left.lock().unwrap(), [("a", 1, Cause::Replaced), ("a", 2, Cause::Removed)]);
+    /// ```
+    pub fn listener(mut self, listener: impl Fn(&K, &V, Cause) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Box::new(listener));
+        self
+    }
+
+    /// Says what time it is in place of the system's clock, which does not go back.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// Evicts by a policy of the table [`POLICIES`](crate::policy::POLICIES) in place of the built-in S3-FIFO, whose hits
+    /// cost least: `name` or `name:parameter=value,parameter=value`. A policy that hears of hits is told of them later,
+    /// but before it decides anything.
+    ///
+    /// ```
+    /// use forebay_cache::Cache;
+    ///
+    /// let cache = Cache::builder().capacity(2).policy("lru")?.build();
+    /// cache.insert("a", 1);
+    /// cache.insert("b", 2);
+    /// assert_eq!(cache.get("a"), Some(1));
+    /// cache.insert("c", 3);
+    /// assert!(cache.contains("a") && !cache.contains("b"));
+    ///
+    /// let unknown = Cache::<u64, u64>::builder().policy("newest");
+    /// assert!(unknown.is_err_and(|error| error.to_string().contains("choose one of lru")));
+    /// # Ok::<(), forebay_cache::policy::PolicyError>(())
+    /// ```
+    pub fn policy(mut self, text: &str) -> Result<Self, PolicyError> {
+        self.policy = Some(choose(text)?);
+        Ok(self)
+    }
+
+    /// Has the cache count hits, misses and loads: see [`Cache::statistics`].
+    pub fn statistics(mut self) -> Self {
+        self.counts = true;
+        self
+    }
+}
+
+impl<K: Hash + Eq + 'static, V: 'static, S: BuildHasher> Builder<K, V, S> {
+    /// The cache, which is empty.
+    pub fn build(self) -> Cache<K, V, S> {
+        let tell = |listener: Listener<K, V>| -> crate::engine::Listener<Entry<K, V>> {
+            Box::new(move |entry: &Entry<K, V>, cause| listener(&entry.key, &entry.value, cause))
+        };
+        self.made(tell)
+    }
+}
+
+impl<K, V, S> Builder<K, V, S> {
+    pub(super) fn made(
+        self,
+        tell: impl FnOnce(Listener<K, V>) -> crate::engine::Listener<Entry<K, V>>,
+    ) -> Cache<K, V, S> {
+        let life = Life {
+            until: Entry::until,
+            replaces: |old, new| {
+                if let (Some(old), Some(new)) = (&old.times, &new.times) {
+                    new.replaces(old);
+                }
+            },
+        };
+        let time = match self.clock {
+            Some(clock) => Time::Given { clock, latest: AtomicU64::new(0) },
+            None => Time::Since(Instant::now()),
+        };
+        let lifetime = self.lifetime;
+        let unit = if self.weigher.is_some() { Unit::Bytes } else { Unit::Entries };
+        let entries = Pointers::new(self.capacity).with_life(life, self.listener.map(tell));
+        Cache {
+            entries: match &self.policy {
+                Some(choice) => entries.with_policy(choice, unit),
+                None => entries,
+            },
+            hasher: self.hasher,
+            weigher: self.weigher,
+            lifetime,
+            lifetimes: self.lifetimes,
+            has_times: AtomicBool::new(false),
+            time,
+            flights: Flights::new(),
+            counters: self.counts.then(|| Box::new(Counters::new())),
+        }
+    }
+}
+
+impl<K, V> Entry<K, V> {
+    pub(super) fn until(&self) -> u64 {
+        self.times.as_ref().map_or(NEVER, |times| times.until())
+    }
+}
+
+impl<K, V, S> std::fmt::Debug for Builder<K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}

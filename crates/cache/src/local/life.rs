@@ -1,0 +1,192 @@
+//! How long entries live, and the clock that says so.
+//!
+//! An entry that may expire keeps its times in a box. One that lives as long as there is room pays a word for them.
+//! A hit of an entry with an idle time moves the end of that time, but not for less than a thousandth of it. So most
+//! hits store nothing.
+//!
+//! * **Time does not go back.** A given clock may; the cache then goes on with the latest time that it has seen.
+//! * **No entry outlives a limit.** The end of the idle time never moves beyond the limits that writing and creation
+//!   set.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::engine::NEVER;
+
+/// One so-manyth of an idle time is not worth a store.
+const IDLE_GRAINS: u64 = 1024;
+
+/// How long an entry may live. It expires when the first of the times is over; without any it does not expire.
+///
+/// ```
+/// use std::time::Duration;
+/// use forebay_cache::{Cache, Lifetime};
+///
+/// let cache = Cache::new(10);
+/// let short = Lifetime { since_write: Some(Duration::from_millis(1)), ..Lifetime::ENDLESS };
+/// cache.insert_with("session", 1, short);
+/// cache.insert("setting", 2);
+/// std::thread::sleep(Duration::from_millis(2));
+/// assert_eq!((cache.get("session"), cache.get("setting")), (None, Some(2)));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetime {
+    /// From the moment when the key came in. Another value for the key does not prolong it.
+    pub since_creation: Option<Duration>,
+    /// From the moment when the value was stored.
+    pub since_write: Option<Duration>,
+    /// From the moment when the value was last asked for, or stored.
+    pub since_access: Option<Duration>,
+}
+
+impl Lifetime {
+    /// As long as there is room.
+    pub const ENDLESS: Lifetime = Lifetime { since_creation: None, since_write: None, since_access: None };
+}
+
+/// Says what time it is: the time since some moment, which is always the same one.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+/// use forebay_cache::Cache;
+///
+/// let seconds = Arc::new(AtomicU64::new(0));
+/// let clock = { let seconds = seconds.clone(); move || Duration::from_secs(seconds.load(Ordering::Relaxed)) };
+/// let cache = Cache::builder().capacity(10).time_to_live(Duration::from_secs(60)).clock(clock).build();
+/// cache.insert(1, "one");
+/// seconds.store(59, Ordering::Relaxed);
+/// assert_eq!(cache.get(&1), Some("one"));
+/// seconds.store(60, Ordering::Relaxed);
+/// assert_eq!(cache.get(&1), None);
+/// ```
+pub trait Clock: Send + Sync {
+    /// The time. If it is earlier than one that the cache has seen, the cache goes on with that one.
+    fn now(&self) -> Duration;
+}
+
+impl<F: Fn() -> Duration + Send + Sync> Clock for F {
+    fn now(&self) -> Duration {
+        self()
+    }
+}
+
+/// The time of a cache, in nanoseconds.
+pub(super) enum Time {
+    Since(Instant),
+    Given { clock: Box<dyn Clock>, latest: AtomicU64 },
+}
+
+impl Time {
+    pub fn now(&self) -> u64 {
+        match self {
+            Time::Since(start) => nanos(start.elapsed()),
+            Time::Given { clock, latest } => {
+                let now = nanos(clock.now());
+                latest.fetch_max(now, Ordering::Relaxed).max(now)
+            }
+        }
+    }
+}
+
+/// A time that never comes is none of them.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(NEVER).min(NEVER - 1)
+}
+
+/// When `span` after `from` is; what is beyond all time never comes.
+fn after(from: u64, span: Option<Duration>) -> u64 {
+    span.and_then(|span| from.checked_add(u64::try_from(span.as_nanos()).ok()?)).unwrap_or(NEVER)
+}
+
+/// The times of an entry that may expire.
+pub(super) struct Times {
+    /// When it expires, if it is not used.
+    until: AtomicU64,
+    /// Beyond it no use helps.
+    limit: AtomicU64,
+    created: AtomicU64,
+    lifetime: Lifetime,
+}
+
+impl Times {
+    /// Of an entry that is stored now; `None`: it does not expire.
+    pub fn new(lifetime: Lifetime, now: u64) -> Option<Box<Times>> {
+        if lifetime == Lifetime::ENDLESS {
+            return None;
+        }
+        let limit = after(now, lifetime.since_creation).min(after(now, lifetime.since_write));
+        let until = limit.min(after(now, lifetime.since_access));
+        let [until, limit, created] = [until, limit, now].map(AtomicU64::new);
+        Some(Box::new(Times { until, limit, created, lifetime }))
+    }
+
+    pub fn until(&self) -> u64 {
+        self.until.load(Ordering::Relaxed)
+    }
+
+    /// A use; whether the entry has not expired.
+    pub fn touch(&self, now: u64) -> bool {
+        let until = self.until();
+        if until <= now {
+            return false;
+        }
+        if self.lifetime.since_access.is_some() {
+            let later = after(now, self.lifetime.since_access).min(self.limit.load(Ordering::Relaxed));
+            let idle = later.saturating_sub(now);
+            // The second part is for the last stretch before a limit.
+            if later > until && (later - until > idle / IDLE_GRAINS || later == self.limit.load(Ordering::Relaxed)) {
+                self.until.store(later, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    /// The entry takes the place of one of its key, which is not in sight yet: it was created when that one was.
+    pub fn replaces(&self, old: &Times) {
+        let created = old.created.load(Ordering::Relaxed);
+        let limit = after(created, self.lifetime.since_creation).min(self.limit.load(Ordering::Relaxed));
+        self.created.store(created, Ordering::Relaxed);
+        self.limit.store(limit, Ordering::Relaxed);
+        self.until.store(self.until().min(limit), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_all_sizes() {
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(after(5, Some(Duration::ZERO)), 5);
+        assert_eq!(after(5, second), 1_000_000_005);
+        assert_eq!((after(5, Some(Duration::MAX)), after(NEVER - 1, second), after(5, None)), (NEVER, NEVER, NEVER));
+        assert_eq!(nanos(Duration::MAX), NEVER - 1);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_stands_still() {
+        let times = std::sync::Mutex::new(vec![7, 9, 3]);
+        let clock = move || Duration::from_nanos(times.lock().map_or(0, |mut times| times.pop().unwrap_or_default()));
+        let time = Time::Given { clock: Box::new(clock), latest: AtomicU64::new(0) };
+        assert_eq!([time.now(), time.now(), time.now(), time.now()], [3, 9, 9, 9]);
+    }
+
+    #[test]
+    fn creation_is_a_limit_for_all_values_and_uses() {
+        let span = |nanos| Some(Duration::from_nanos(nanos));
+        let lifetime = Lifetime { since_creation: span(100), since_write: span(70), since_access: span(40) };
+        let times = |now| Times::new(lifetime, now).expect("it expires");
+        let old = times(0);
+        assert!(old.touch(39) && old.until() == 70, "a use helps up to the limit");
+        assert!(!old.touch(70));
+        let new = times(60);
+        new.replaces(&old);
+        assert_eq!(new.until(), 100);
+        let third = times(90);
+        third.replaces(&new);
+        assert!(third.touch(95) && third.until() == 100 && !third.touch(100));
+    }
+}
