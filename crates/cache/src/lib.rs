@@ -20,8 +20,15 @@
 //! assert_eq!(cache.with("key", |value| value.len()), Some(3));
 //! ```
 //!
+//! Which call takes the place of another cache's is in `docs/migrating.md`.
+//!
 //! `engine` holds tables, the order of eviction and the budget; its head says how they work together. `local` holds
 //! the cache for programs.
+
+/// What the document shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Migrating;
 
 mod engine;
 mod local;

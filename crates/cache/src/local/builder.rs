@@ -182,6 +182,7 @@ impl<K, V, S> Builder<K, V, S> {
             lifetime,
             lifetimes: self.lifetimes,
             has_times: AtomicBool::new(false),
+            is_plain: AtomicBool::new(!self.counts),
             time,
             flights: Flights::new(),
             counters: self.counts.then(|| Box::new(Counters::new())),

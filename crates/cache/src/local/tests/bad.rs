@@ -197,6 +197,20 @@ fn a_computation_that_disturbs_itself() {
     assert_eq!((computed, cache.get(&1)), (Computed::Replaced, Some(1)));
 }
 
+/// What is removed is just what the closure saw, and not what came in its place.
+#[test]
+fn a_removal_of_what_has_changed() {
+    let cache: Cache<u64, u64> = Cache::new(100);
+    cache.insert(1, 1);
+    let computed = cache.compute(1, |value| {
+        cache.insert(1, 2);
+        if value == Some(&1) { Op::Remove } else { Op::Keep }
+    });
+    assert_eq!((computed, cache.get(&1)), (Computed::Kept, Some(2)));
+    let removed = cache.invalidate_if(|key, value| *value == 2 && cache.insert(*key, 3));
+    assert_eq!((removed, cache.get(&1)), (0, Some(3)));
+}
+
 /// Keys whose hashes and comparisons contradict each other.
 #[test]
 fn keys_that_contradict() {
