@@ -179,7 +179,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         K: Borrow<Q>,
     {
         let guard = self.entries.pin();
-        self.find(self.hash(key), key, &guard).map(read)
+        self.find(self.hash(key), key, &guard).map(|entry| read(&entry.value))
     }
 
     /// The value of a key, which does not count as used: neither the order of eviction nor the idle time learns of it.
@@ -395,16 +395,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.hasher.hash_one(key)
     }
 
-    /// The value of a key as a hit.
+    /// The entry of a key as a hit.
     #[inline(always)]
-    fn find<'g, Q: Eq + ?Sized>(&'g self, hash: u64, key: &Q, guard: &'g Guard<'_>) -> Option<&'g V>
+    fn find<'g, Q: Eq + ?Sized>(&'g self, hash: u64, key: &Q, guard: &'g Guard<'_>) -> Option<&'g Entry<K, V>>
     where
         K: Borrow<Q>,
     {
         let found = self.entries.get(hash, guard, |entry| entry.key.borrow() == key);
         // Behind the look: who finds the first entry that may expire finds that it was said, too.
-        let found = if self.is_plain.load(Ordering::Relaxed) { found } else { self.watched(found, guard) };
-        found.map(|entry| &entry.value)
+        if self.is_plain.load(Ordering::Relaxed) { found } else { self.watched(found, guard) }
     }
 
     /// What a look is in a cache that counts, or whose entries may expire.

@@ -22,7 +22,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
     where
         K: Borrow<Q>,
     {
-        self.cache.find(self.cache.hash(key), key, &self.guard)
+        self.cache.find(self.cache.hash(key), key, &self.guard).map(|entry| &entry.value)
     }
 
     /// The values of keys, in their order, which count as used. The memory that their searches begin in is asked for
@@ -33,7 +33,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
     {
         let hashes: Vec<u64> = keys.iter().map(|key| self.cache.hash(key)).collect();
         hashes.iter().for_each(|&hash| self.cache.entries.ahead(hash, &self.guard));
-        keys.iter().zip(hashes).map(|(key, hash)| self.cache.find(hash, key, &self.guard))
+        keys.iter().zip(hashes).map(|(key, hash)| {
+            let found = self.cache.find(hash, key, &self.guard);
+            found.map(|entry| &entry.value)
+        })
     }
 }
 
