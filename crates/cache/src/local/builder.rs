@@ -90,8 +90,8 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// So long after it was stored an entry is loaded again by who asks for it with a loader. Who asks in the meantime is
-    /// given the value that is there: [`Lifetime::refresh_after`].
+    /// So long after it was stored an entry is loaded again by who asks for it with a loader. Who asks while that one
+    /// loads is given the value that is there: [`Lifetime::refresh_after`].
     ///
     /// ```
     /// use std::time::Duration;
