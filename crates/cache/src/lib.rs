@@ -20,12 +20,19 @@
 //! assert_eq!(cache.with("key", |value| value.len()), Some(3));
 //! ```
 //!
+//! Which call takes the place of another cache's is in `docs/migrating.md`.
+//!
 //! The rooms:
 //!
 //! * `local`: the cache for programs.
 //! * `engine`: tables, the order of eviction and the budget; its head says how they work together.
 //! * [`policy`]: the replacement policies by name, for servers, simulators and fuzzers.
 //! * [`graph`]: transaction types as graphs, which some policies follow. [`hint`]: what clients say of their requests.
+
+/// What the document shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Migrating;
 
 mod engine;
 pub mod graph;

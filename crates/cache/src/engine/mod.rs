@@ -70,7 +70,7 @@ mod slot;
 mod table;
 mod tags;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(all(test, not(feature = "loom")))]
 mod validate;
 mod wheel;

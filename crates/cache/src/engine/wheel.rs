@@ -1,10 +1,10 @@
 //! When entries expire: a hierarchical timer wheel over the slots of one shard.
 //!
-//! A level has 64 lists, and a list of level `l` holds what expires within 64^l ticks. Each level stands for six bits of
-//! a tick. An entry stands in the level of the highest bits in which its tick differs from the present one. These bits
-//! of its tick are the number of its list. When time comes to a list, the whole list becomes *due* in one step. The shard takes due entries one by one: each
-//! has expired, or is set again and then stands in a lower level. So an entry is moved eight times at most, whatever
-//! its time is, and a step of a writer is bounded.
+//! A level has 64 lists, and a list of level `l` holds what expires within 64^l ticks. Each level stands for six bits
+//! of a tick. An entry stands in the level of the highest bits in which its tick differs from the present one. These
+//! bits of its tick are the number of its list. When time comes to a list, the whole list becomes *due* in one step.
+//! The shard takes due entries one by one: each has expired, or is set again and then stands in a lower level. So an
+//! entry is moved eight times at most, whatever its time is, and a step of a writer is bounded.
 //!
 //! * **A list is due when its time has come, not before and not later.** All bits above its level are those of the
 //!   present tick, and its number is larger than the present one. An advance that changes the bits above takes the

@@ -93,6 +93,24 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
+    /// So long after it was stored an entry is loaded again by who asks for it with a loader. Who asks while that one
+    /// loads is given the value that is there: [`Lifetime::refresh_after`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use forebay_cache::Cache;
+    ///
+    /// let cache = Cache::builder().capacity(10).refresh_after(Duration::ZERO).build();
+    /// cache.insert("price", 1);
+    /// assert_eq!(cache.try_get_with("price", || Err("no network")).ok(), Some(1), "the old one is better than none");
+    /// assert_eq!(cache.try_get_with("price", || Ok::<i32, i32>(2)).ok(), Some(2));
+    /// assert_eq!(cache.get("price"), Some(2));
+    /// ```
+    pub fn refresh_after(mut self, time: Duration) -> Self {
+        self.lifetime.refresh_after = Some(time);
+        self
+    }
+
     /// Says of each entry how long it lives, in place of the times for all. It is asked without a lock when the entry
     /// is stored.
     ///
@@ -213,6 +231,7 @@ impl<K, V, S> Builder<K, V, S> {
             lifetime,
             lifetimes: self.lifetimes,
             has_times: AtomicBool::new(false),
+            is_plain: AtomicBool::new(!self.counts),
             time,
             flights: Flights::new(),
             counters: self.counts.then(|| Box::new(Counters::new())),

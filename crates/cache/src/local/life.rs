@@ -37,11 +37,16 @@ pub struct Lifetime {
     pub since_write: Option<Duration>,
     /// From the moment when the value was last asked for, or stored.
     pub since_access: Option<Duration>,
+    /// So long after the value was stored it is loaded again, by the next that asks with a loader
+    /// ([`Cache::get_with`](crate::Cache::get_with) and its kind). Others are given the value that is there, without
+    /// a wait. It is no limit.
+    pub refresh_after: Option<Duration>,
 }
 
 impl Lifetime {
     /// As long as there is room.
-    pub const ENDLESS: Lifetime = Lifetime { since_creation: None, since_write: None, since_access: None };
+    pub const ENDLESS: Lifetime =
+        Lifetime { since_creation: None, since_write: None, since_access: None, refresh_after: None };
 }
 
 /// Says what time it is: the time since some moment, which is always the same one.
@@ -107,6 +112,8 @@ pub(super) struct Times {
     /// Beyond it no use helps.
     limit: AtomicU64,
     created: AtomicU64,
+    /// From then on it is to be loaded again.
+    refresh: AtomicU64,
     lifetime: Lifetime,
 }
 
@@ -118,8 +125,9 @@ impl Times {
         }
         let limit = after(now, lifetime.since_creation).min(after(now, lifetime.since_write));
         let until = limit.min(after(now, lifetime.since_access));
-        let [until, limit, created] = [until, limit, now].map(AtomicU64::new);
-        Some(Box::new(Times { until, limit, created, lifetime }))
+        let refresh = after(now, lifetime.refresh_after);
+        let [until, limit, created, refresh] = [until, limit, now, refresh].map(AtomicU64::new);
+        Some(Box::new(Times { until, limit, created, refresh, lifetime }))
     }
 
     pub fn until(&self) -> u64 {
@@ -141,6 +149,16 @@ impl Times {
             }
         }
         true
+    }
+
+    /// Whether it is to be loaded again.
+    pub fn is_old(&self, now: u64) -> bool {
+        self.refresh.load(Ordering::Relaxed) <= now
+    }
+
+    /// It could not be loaded: the next one tries when as much time is over again.
+    pub fn postpone(&self, now: u64) {
+        self.refresh.store(after(now, self.lifetime.refresh_after), Ordering::Relaxed);
     }
 
     /// The entry takes the place of one of its key, which is not in sight yet: it was created when that one was.
@@ -177,7 +195,8 @@ mod tests {
     #[test]
     fn creation_is_a_limit_for_all_values_and_uses() {
         let span = |nanos| Some(Duration::from_nanos(nanos));
-        let lifetime = Lifetime { since_creation: span(100), since_write: span(70), since_access: span(40) };
+        let lifetime =
+            Lifetime { since_creation: span(100), since_write: span(70), since_access: span(40), refresh_after: None };
         let times = |now| Times::new(lifetime, now).expect("it expires");
         let old = times(0);
         assert!(old.touch(39) && old.until() == 70, "a use helps up to the limit");

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use std::pin::pin;
 use std::sync::Arc;
 
-use crate::engine::Rule;
+use crate::engine::{Cause, Rule, Under};
 
 use super::Cache;
 use super::flight::{Circle, Join, Leader, Outcome, Waiting};
@@ -90,7 +90,8 @@ fn of_option<V>(option: Option<V>) -> Outcome<V> {
 
 /// How a caller goes on.
 enum Next<'f, K, V> {
-    Lead(Leader<'f, K, V>),
+    /// With the value that is there and is to be loaded again.
+    Lead(Leader<'f, K, V>, Option<V>),
     Wait(Arc<super::flight::Flight<K, V>>),
     Done(V),
 }
@@ -120,7 +121,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         self.load(key, || Outcome::Value(load()), value).map_err(|Circle| OwnKey)
     }
 
-    /// The same with a loader that may fail. An error is not stored; all who waited for the load are given it.
+    /// The same with a loader that may fail. An error is not stored; all who waited for the load are given it. If the
+    /// value was to be loaded again ([`Lifetime::refresh_after`](crate::Lifetime::refresh_after)), then the old one is
+    /// the answer.
     ///
     /// ```
     /// use forebay_cache::{Cache, LoadError};
@@ -138,7 +141,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         self.load(key, || of_result(load()), result).unwrap_or(Err(LoadError::OwnKey))
     }
 
-    /// The same with a loader that may find nothing, which is not stored.
+    /// The same with a loader that may find nothing, which is not stored. If it finds nothing where the value was to be
+    /// loaded again, then that is removed.
     ///
     /// ```
     /// let cache = forebay_cache::Cache::new(100);
@@ -225,12 +229,12 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                         return Ok(answer);
                     }
                 }
-                Next::Lead(leader) => {
+                Next::Lead(leader, old) => {
                     let from = self.counters.is_some().then(|| self.time.now());
                     let inside = leader.enter();
                     let loaded = load();
                     drop(inside);
-                    return self.landed(leader, key, loaded, from, take);
+                    return self.landed(leader, key, (old, loaded), from, take);
                 }
             }
         }
@@ -251,31 +255,37 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                         return Ok(answer);
                     }
                 }
-                Next::Lead(leader) => {
+                Next::Lead(leader, old) => {
                     let from = self.counters.is_some().then(|| self.time.now());
                     let loaded = std::future::poll_fn(|context| {
                         let _inside = leader.enter();
                         load.as_mut().poll(context)
                     });
                     let loaded = loaded.await;
-                    return self.landed(leader, key, loaded, from, take);
+                    return self.landed(leader, key, (old, loaded), from, take);
                 }
             }
         }
     }
 
     fn next(&self, key: &K) -> Next<'_, K, V> {
-        if let Some(value) = self.get(key) {
-            return Next::Done(value);
-        }
         let hash = self.hash(key);
+        if let Some((value, is_old)) = self.get_with_age(hash, key) {
+            if !is_old {
+                return Next::Done(value);
+            }
+            return match self.flights.join(hash, key.clone(), |_| false) {
+                Join::Lead(leader) => Next::Lead(leader, Some(value)),
+                Join::Wait(_) | Join::There => Next::Done(value),
+            };
+        }
         let mut looks = 0;
         loop {
             looks += 1;
             // The key is copied without the list's lock: a copy is a program's code.
             let is_there = |key: &K| looks < LOOKS_MAX && self.contains(key);
             match self.flights.join(hash, key.clone(), is_there) {
-                Join::Lead(leader) => return Next::Lead(leader),
+                Join::Lead(leader) => return Next::Lead(leader, None),
                 Join::Wait(flight) => return Next::Wait(flight),
                 Join::There => {
                     if let Some(value) = self.peek(key) {
@@ -286,12 +296,20 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
+    /// The value of a key as a hit, and whether it is to be loaded again.
+    fn get_with_age(&self, hash: u64, key: &K) -> Option<(V, bool)> {
+        let guard = self.entries.pin();
+        let entry = self.find(hash, key, &guard)?;
+        let is_old = entry.times.as_ref().is_some_and(|times| times.is_old(self.time.now()));
+        Some((entry.value.clone(), is_old))
+    }
+
     /// Stores what was loaded, unless it is outdated, and hands it to all who wait.
     fn landed<R>(
         &self,
         leader: Leader<'_, K, V>,
         key: K,
-        loaded: Outcome<V>,
+        (old, loaded): (Option<V>, Outcome<V>),
         from: Option<u64>,
         take: Take<V, R>,
     ) -> Result<R, Circle> {
@@ -300,17 +318,39 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
             counters.loaded(self.entries.pin().place(), self.time.now().saturating_sub(from), failed);
         }
         let mut due = Vec::new();
-        if let Outcome::Value(value) = &loaded {
-            let hash = self.hash(&key);
-            let newcomer = self.newcomer(key, value.clone(), None);
-            let ready = self.entries.may_defer();
-            let guard = self.entries.pin();
-            leader.land(|| _ = self.put((&guard, ready), hash, newcomer, Rule::IfAbsent, &mut due).ok());
-        } else {
-            leader.land(|| ());
+        let hash = self.hash(&key);
+        let is_refresh = old.is_some();
+        match &loaded {
+            Outcome::Value(value) => {
+                let newcomer = self.newcomer(key, value.clone(), None);
+                let rule = if is_refresh { Rule::Always } else { Rule::IfAbsent };
+                let ready = self.entries.may_defer();
+                let guard = self.entries.pin();
+                leader.land(|| _ = self.put((&guard, ready), hash, newcomer, rule, &mut due).ok());
+            }
+            Outcome::Nothing if is_refresh => {
+                let guard = self.entries.pin();
+                let under = Under { guard: &guard, now: self.now(), ready: true };
+                let is = |entry: &super::Entry<K, V>| entry.key == key;
+                let why = (hash, Cause::Removed);
+                leader.land(|| _ = self.entries.remove_under(under, why, is, None, &mut due));
+            }
+            Outcome::Nothing => leader.land(|| ()),
+            Outcome::Failed(_) => {
+                let guard = self.entries.pin();
+                let now = self.time.now();
+                let found = self.entries.look(hash, &guard, |entry| entry.key == key);
+                let times = found.and_then(|found| found.item.times.as_ref());
+                times.into_iter().for_each(|times| times.postpone(now));
+                leader.land(|| ());
+            }
         }
         leader.tell(&loaded);
+        let answer = match (old, loaded) {
+            (Some(old), Outcome::Failed(_)) => Outcome::Value(old),
+            (_, loaded) => loaded,
+        };
         // A loader's own outcome is always one that it can have.
-        take(loaded).ok_or(Circle)
+        take(answer).ok_or(Circle)
     }
 }

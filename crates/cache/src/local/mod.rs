@@ -8,6 +8,7 @@
 //! compute.rs   an entry is changed in one step  counters.rs  hits, misses and loads
 //! load.rs      a value is loaded once           scan.rs      walks over all entries
 //! flight.rs    loads that are under way         memoize.rs   a function that remembers its answers
+//! pinned.rs    many entries under one guard
 //! ```
 //!
 //! A program's own code (weigher, hasher, listener, loader, clock, copies) runs without a lock; comparisons of keys may
@@ -20,6 +21,7 @@ mod flight;
 mod life;
 mod load;
 mod memoize;
+mod pinned;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -41,6 +43,7 @@ pub use life::{Clock, Lifetime};
 use life::{Time, Times};
 pub use load::{LoadError, OwnKey};
 pub use memoize::memoize;
+pub use pinned::Pinned;
 pub use scan::Iter;
 
 /// Says what an entry weighs.
@@ -97,6 +100,8 @@ pub struct Cache<K, V, S = RandomState> {
     lifetimes: Option<Box<Lifetimes<K, V>>>,
     /// An entry that may expire was stored: only then is the clock asked.
     has_times: AtomicBool,
+    /// Nothing may expire and nothing is counted: a hit looks no further.
+    is_plain: AtomicBool,
     time: Time,
     flights: Flights<K, V>,
     counters: Option<Box<Counters>>,
@@ -174,7 +179,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         K: Borrow<Q>,
     {
         let guard = self.entries.pin();
-        self.find(self.hash(key), key, &guard).map(read)
+        self.find(self.hash(key), key, &guard).map(|entry| read(&entry.value))
     }
 
     /// The value of a key, which does not count as used: neither the order of eviction nor the idle time learns of it.
@@ -390,22 +395,26 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.hasher.hash_one(key)
     }
 
-    /// The value of a key as a hit.
+    /// The entry of a key as a hit.
     #[inline(always)]
-    fn find<'g, Q: Eq + ?Sized>(&'g self, hash: u64, key: &Q, guard: &'g Guard<'_>) -> Option<&'g V>
+    fn find<'g, Q: Eq + ?Sized>(&'g self, hash: u64, key: &Q, guard: &'g Guard<'_>) -> Option<&'g Entry<K, V>>
     where
         K: Borrow<Q>,
     {
-        let mut found = self.entries.get(hash, guard, |entry| entry.key.borrow() == key);
-        if let Some(times) = found.and_then(|entry| entry.times.as_deref())
-            && !times.touch(self.time.now())
-        {
-            found = None;
-        }
+        let found = self.entries.get(hash, guard, |entry| entry.key.borrow() == key);
+        // Behind the look: who finds the first entry that may expire finds that it was said, too.
+        if self.is_plain.load(Ordering::Relaxed) { found } else { self.watched(found, guard) }
+    }
+
+    /// What a look is in a cache that counts, or whose entries may expire.
+    #[inline(never)]
+    fn watched<'g>(&self, found: Option<&'g Entry<K, V>>, guard: &Guard<'_>) -> Option<&'g Entry<K, V>> {
+        let lives = |entry: &&Entry<K, V>| entry.times.as_ref().is_none_or(|times| times.touch(self.time.now()));
+        let found = found.filter(lives);
         if let Some(counters) = &self.counters {
             counters.looked(guard.place(), found.is_some());
         }
-        found.map(|entry| &entry.value)
+        found
     }
 
     /// The value of a key without a trace.
@@ -433,6 +442,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         let lifetime = lifetime.unwrap_or_else(|| of.map_or(self.lifetime, |of| of(&key, &value)));
         if lifetime != Lifetime::ENDLESS && !self.has_times.load(Ordering::Relaxed) {
             self.has_times.store(true, Ordering::Relaxed);
+            self.is_plain.store(false, Ordering::Relaxed);
         }
         let now = self.now();
         Newcomer { entry: Entry { key, value, times: Times::new(lifetime, now) }, weight, now }
@@ -456,39 +466,5 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
 impl<K, V, S> std::fmt::Debug for Cache<K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").field("entries", &self.entries).finish_non_exhaustive()
-    }
-}
-
-/// A cache under a guard: see [`Cache::pin`]. It stays with its thread.
-pub struct Pinned<'c, K, V, S = RandomState> {
-    cache: &'c Cache<K, V, S>,
-    guard: Guard<'c>,
-}
-
-impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
-    /// The value of a key, which counts as used.
-    #[inline]
-    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-    {
-        self.cache.find(self.cache.hash(key), key, &self.guard)
-    }
-
-    /// The values of keys, in their order, which count as used. The memory that their searches begin in is asked for
-    /// at once.
-    pub fn get_many<'p, Q: Hash + Eq>(&'p self, keys: &'p [Q]) -> impl Iterator<Item = Option<&'p V>>
-    where
-        K: Borrow<Q>,
-    {
-        let hashes: Vec<u64> = keys.iter().map(|key| self.cache.hash(key)).collect();
-        hashes.iter().for_each(|&hash| self.cache.entries.ahead(hash, &self.guard));
-        keys.iter().zip(hashes).map(|(key, hash)| self.cache.find(hash, key, &self.guard))
-    }
-}
-
-impl<K, V, S> std::fmt::Debug for Pinned<'_, K, V, S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pinned").field("cache", self.cache).finish_non_exhaustive()
     }
 }

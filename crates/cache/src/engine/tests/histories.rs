@@ -13,7 +13,7 @@ use super::model::seeded;
 type Pair = (u64, u64);
 
 /// What has a history. A value is the number that it was inserted as.
-pub(super) trait Subject: Sync {
+pub(crate) trait Subject: Sync {
     fn get(&self, key: u64) -> Option<u64>;
     fn peek(&self, key: u64) -> Option<u64>;
     /// Answers what was there.
@@ -149,7 +149,7 @@ fn act(cache: &impl Subject, keys: &[u64], others: &[u64], clock: &AtomicU64, se
 }
 
 /// Rounds of all threads on the same few keys; after each, their history is checked.
-pub(super) fn rounds(cache: &impl Subject, keys: &[u64], others: &[u64], forgets: bool) {
+pub(crate) fn rounds(cache: &impl Subject, keys: &[u64], others: &[u64], forgets: bool) {
     let count = if cfg!(miri) { 2 } else { 150 };
     for round in 0..count {
         let clock = AtomicU64::new(0);

@@ -1,7 +1,7 @@
 //! Tests of the engine as a whole.
 
 #[cfg(not(feature = "loom"))]
-mod histories;
+pub(crate) mod histories;
 #[cfg(not(feature = "loom"))]
 mod limits;
 #[cfg(not(feature = "loom"))]

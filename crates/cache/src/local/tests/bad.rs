@@ -197,6 +197,20 @@ fn a_computation_that_disturbs_itself() {
     assert_eq!((computed, cache.get(&1)), (Computed::Replaced, Some(1)));
 }
 
+/// What is removed is just what the closure saw, and not what came in its place.
+#[test]
+fn a_removal_of_what_has_changed() {
+    let cache: Cache<u64, u64> = Cache::new(100);
+    cache.insert(1, 1);
+    let computed = cache.compute(1, |value| {
+        cache.insert(1, 2);
+        if value == Some(&1) { Op::Remove } else { Op::Keep }
+    });
+    assert_eq!((computed, cache.get(&1)), (Computed::Kept, Some(2)));
+    let removed = cache.invalidate_if(|key, value| *value == 2 && cache.insert(*key, 3));
+    assert_eq!((removed, cache.get(&1)), (0, Some(3)));
+}
+
 /// Keys whose hashes and comparisons contradict each other.
 #[test]
 fn keys_that_contradict() {
@@ -267,7 +281,7 @@ fn a_listener_that_calls_the_cache() {
     let count = calls.clone();
     let listener = move |key: &u64, value: &u64, cause: Cause| {
         let Some(cache) = inner.get() else { return };
-        if count.fetch_add(1, Ordering::Relaxed) < 500 {
+        if count.fetch_add(1, Ordering::Relaxed) < if cfg!(miri) { 10 } else { 500 } {
             cache.insert(key + 1000, *value);
             cache.get(key);
             cache.run_pending();
@@ -276,23 +290,25 @@ fn a_listener_that_calls_the_cache() {
         }
     };
     let cache = cell.get_or_init(|| Cache::builder().capacity(5).listener(listener).build());
-    for key in 0..50 {
+    let keys = if cfg!(miri) { 10 } else { 50 };
+    for key in 0..keys {
         cache.insert(key, key);
         assert!(cache.len() <= 5);
     }
     cache.clear();
-    assert!(calls.load(Ordering::Relaxed) > 50);
+    assert!(calls.load(Ordering::Relaxed) >= keys);
     cache.entries.validate_all();
 }
 
 /// A guard is held while the cache shrinks and is cleared: what it found stays, and what is newly stored is bounded.
 #[test]
 fn a_guard_beside_all_that_shrinks() {
-    let cache: Cache<u64, Box<u64>> = Cache::new(1000);
-    (0..1000).for_each(|key| _ = cache.insert(key, Box::new(key)));
+    let count = if cfg!(miri) { 100 } else { 1000 };
+    let cache: Cache<u64, Box<u64>> = Cache::new(count as usize);
+    (0..count).for_each(|key| _ = cache.insert(key, Box::new(key)));
     let pinned = cache.pin();
-    let found: Vec<&Box<u64>> = (0..1000).filter_map(|key| pinned.get(&key)).collect();
-    assert!(found.len() > 900);
+    let found: Vec<&Box<u64>> = (0..count).filter_map(|key| pinned.get(&key)).collect();
+    assert!(found.len() as u64 > count * 9 / 10);
     cache.set_capacity(3);
     cache.clear();
     cache.run_pending();

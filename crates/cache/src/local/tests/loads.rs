@@ -206,3 +206,37 @@ fn loads_are_counted() {
     };
     assert_eq!((found, Cache::<u64, u64>::new(1).statistics()), (expected, None));
 }
+
+/// While one loads a value again, the others are given the one that is there and do not wait.
+#[test]
+fn the_old_is_given_while_it_is_loaded_again() {
+    let hand = Hand::default();
+    let minute = Duration::from_secs(60);
+    let cache: Cache<u64, u64> = Cache::builder().capacity(10).refresh_after(minute).clock(hand.clone()).build();
+    assert_eq!((cache.get_with(1, || 1), cache.get_with(1, || 2)), (Ok(1), Ok(1)));
+    hand.advance(60_000_000_000);
+    assert_eq!(cache.get(&1), Some(1), "who has no loader is given what is there");
+    let loaded = cache.get_with(1, || {
+        assert_eq!(cache.get_with(1, || 7), Ok(1), "so is the loader itself");
+        let other = std::thread::scope(|scope| scope.spawn(|| cache.get_with(1, || 8)).join());
+        assert_eq!(other.ok(), Some(Ok(1)));
+        3
+    });
+    assert_eq!((loaded, cache.get_with(1, || 9)), (Ok(3), Ok(3)));
+    // A load that fails leaves what is there, and is tried again a minute later.
+    hand.advance(60_000_000_000);
+    assert_eq!(cache.try_get_with(1, || Err("no network")).ok(), Some(3));
+    assert_eq!(cache.get_with(1, || 10), Ok(3));
+    hand.advance(60_000_000_000);
+    assert!(panics(|| cache.get_with(1, || panic!("it was told to"))));
+    assert_eq!((cache.get(&1), cache.flights.is_empty()), (Some(3), true));
+    // What is removed meanwhile does not come back, and what has nothing to load goes.
+    let removed = cache.get_with(1, || {
+        cache.invalidate(&1);
+        11
+    });
+    assert_eq!((removed, cache.get(&1)), (Ok(11), None));
+    cache.insert(1, 12);
+    hand.advance(60_000_000_000);
+    assert_eq!((cache.optionally_get_with(1, || None), cache.get(&1)), (Ok(None), None));
+}

@@ -2,6 +2,7 @@
 #![cfg(not(feature = "loom"))]
 
 mod bad;
+mod histories;
 mod loads;
 mod model;
 mod tasks;

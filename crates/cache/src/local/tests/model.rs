@@ -38,6 +38,7 @@ fn lifetime() -> impl Strategy<Value = Lifetime> {
         since_creation,
         since_write,
         since_access,
+        refresh_after: None,
     })
 }
 
@@ -73,7 +74,7 @@ struct Known {
 impl Known {
     fn lives(&self, now: u64) -> bool {
         let over = |from: u64, span: Option<Duration>| span.is_some_and(|span| now >= from + span.as_nanos() as u64);
-        let Lifetime { since_creation, since_write, since_access } = self.lifetime;
+        let Lifetime { since_creation, since_write, since_access, .. } = self.lifetime;
         !over(self.created, since_creation) && !over(self.written, since_write) && !over(self.used, since_access)
     }
 }
