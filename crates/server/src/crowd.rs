@@ -12,15 +12,15 @@
 //! that it takes quickly.
 //!
 //! **The lines.** The client that came first of all has the next ordinary room. So no client waits for those that came
-//! later. Those that may have the lane have it in the order in which they came. The trial is for the newest: older ones
-//! have a place near the head of the line, and a quick client is not to wait for all slow ones that came before it. A
-//! reply wider than the ordinary part waits until it has that part for itself, and the lane is kept for what it lacks.
+//! later. Those that may have the lane have it in the order in which they came. The trial is for the newest, so that a
+//! quick client does not wait for all slow ones before it. Older ones are near the head of the line. A reply wider
+//! than the ordinary part waits until it has that part for itself, and the lane is kept for what it lacks.
 //!
 //! **Each wait ends.** Room comes back as clients read. A client that has more than its share and takes less than
 //! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One
-//! that is too slow for the lane that it had is also closed if it takes less than [`PROMISED_BYTES`] in [`LANE_WAIT`]
-//! while others wait. A client waits for room in all only when its own replies leave it room, so none that does not
-//! read is first in line.
+//! that is too slow for the lane it had takes at least [`PROMISED_BYTES`] in [`LANE_WAIT`] while others wait. Else it
+//! is closed. A client waits for room in all only when its own replies leave it room, so none that does not read is
+//! first in line.
 //!
 //! **Bound.** What has been granted is never more than `replies_bytes_max`, unless it is one reply alone.
 

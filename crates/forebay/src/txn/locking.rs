@@ -91,6 +91,8 @@ pub struct Transaction {
     room: Option<Admitted>,
     /// Bytes of documents behind which it loads no other.
     bytes_max: usize,
+    /// Its caller takes its turn over.
+    keeps_turn: bool,
     /// What the cache makes way with for the documents, of a transaction that nobody else counts.
     lent: Option<Lent>,
     /// Its turn to hold many documents, once it has taken it.
@@ -133,6 +135,7 @@ impl Transaction {
             given: None,
             room: None,
             bytes_max: usize::MAX,
+            keeps_turn: false,
             lent: None,
             turn: None,
             tenure,
@@ -205,6 +208,7 @@ impl Transaction {
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         (self.strict, self.blind) = (plan.strict, plan.blind);
         self.bytes_max = plan.bytes_max.unwrap_or(usize::MAX);
+        self.keeps_turn = plan.keeps_turn;
         if plan.locks.len() > MANY_KEYS {
             self.held.reserve(plan.locks.len());
             self.documents.reserve(plan.locks.len());
@@ -322,7 +326,7 @@ impl Transaction {
         if writes.is_empty() {
             self.tell_end(true);
             // Nobody waits for others in its turn.
-            let turn = self.turn.take().filter(|_| depends.is_empty());
+            let turn = self.turn.take().filter(|_| depends.is_empty() && self.keeps_turn);
             return Ok(Committing { published: None, commit: None, depends, record, turn });
         }
         let given = self.given.take().into_iter().collect();

@@ -43,6 +43,8 @@ pub struct Plan {
     pub bodies: usize,
     /// Bytes of documents behind which it loads no other; see [`TxnError::TooLarge`].
     pub bytes_max: Option<usize>,
+    /// What has only read keeps its turn to hold much, and the caller takes it over at once (`Committing::take_turn`).
+    pub keeps_turn: bool,
 }
 
 /// One key of a plan.

@@ -111,7 +111,7 @@ impl Holder {
         self.late = self.late.filter(|_| bytes > 0);
     }
 
-    /// Reckons the pace where a window ends, and of one that is long. What is too little shows no pace, unless it is not
+    /// Reckons the pace where a window ends, and of one that is long. Too little shows no pace, unless it is not
     /// taken either.
     fn judge(&mut self, now: Duration) {
         let Window { since, taken, due } = self.window;

@@ -34,6 +34,7 @@ impl Session {
             name: command.name,
             caller: self.waiting_client(),
             bytes_max: Some(self.documents_max(command)),
+            keeps_turn: true,
             ..Plan::default()
         };
         let (space, random) = (self.space, self.random_for(command));

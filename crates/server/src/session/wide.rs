@@ -9,10 +9,9 @@
 //!
 //! **A wide read waits for the writers that came before it, and for no later ones.** A slice that had to wait for a
 //! lock would stand behind all writers that want its keys by then, and so would the next slice. So slices wait for no
-//! lock at first. Where one would have to, or two rounds differ, all keys are locked, as for any other command: in the
-//! order of the keys, as writers do. So those that come later stand behind it from its first key on. If that would take
-//! too much memory, slices wait for their locks, and it may take as many waits as there are slices in [`ROUNDS_MAX`]
-//! rounds.
+//! lock at first. Where one would have to, or two rounds differ, all keys are locked in their order, as writers lock
+//! them. So those that come later stand behind it from its first key on. If that would take too much memory, slices
+//! wait for their locks, in [`ROUNDS_MAX`] rounds at most.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
