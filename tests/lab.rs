@@ -212,7 +212,7 @@ fn what_cannot_be_simulated_is_said_before_it_begins() {
     let why = lab.refused(2, &["sim", &name, "--policy", "lru,w-tinylfo"]);
     assert_eq!(why, "--policy: no policy 'w-tinylfo'; did you mean 'w-tinylfu'?");
     let why = lab.refused(2, &["sim", &name, "--policy", "mine"]);
-    assert!(why.contains("choose one of lru, fifo, ") && why.ends_with(", belady, opt, transactional-belady"), "{why}");
+    assert!(why.contains("choose one of lru, ") && why.ends_with(", belady, opt, transactional-belady"), "{why}");
     let why = lab.refused(2, &["sim", &name, "--policy", "2q:in=7"]);
     assert!(why.contains("2q") && why.contains("in"), "{why}");
     assert!(lab.refused(2, &["sim", &name, "--graphs", "none.toml"]).starts_with("none.toml: "));

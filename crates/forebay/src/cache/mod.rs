@@ -438,7 +438,7 @@ impl Cache {
             return false;
         }
         let mut evicted = 0;
-        while !fits() || (0 < evicted && evicted < own.batch()) {
+        while !fits() || (0 < evicted && evicted < own.order.batch()) {
             let Some(freed) = own.evict(access) else { break };
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
             evicted += 1;

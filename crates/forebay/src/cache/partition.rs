@@ -331,11 +331,6 @@ impl Partition {
         (std::mem::replace(&mut self.policy_bytes, now), now)
     }
 
-    /// How many entries go at once, if one has to.
-    pub(super) fn batch(&self) -> u32 {
-        self.order.batch()
-    }
-
     /// Evicts one entry to make room for `incoming`; the bytes freed, `None` if nothing may go.
     pub(super) fn evict(&mut self, incoming: &Access) -> Option<usize> {
         let entries = &mut self.entries;

@@ -1,9 +1,10 @@
 //! Records that lie apart, found through a table of pointers: for what does not fit into the table itself.
 //!
 //! ```text
-//! look    -> reclaim.rs: a guard -> segment.rs: directory, segment, words -> boxed.rs: the record -> marks.rs
-//! put     -> write.rs -> guarded.rs, under the shard's lock: wheel.rs (what has expired), budget.rs, queues.rs (a
-//!            victim), slab.rs (owners), segment.rs (word)
+//! look    -> reclaim.rs: a guard -> segment.rs: directory, segment, words -> boxed.rs: the record -> marks.rs, or
+//!            buffers.rs where a policy hears of hits
+//! put     -> write.rs -> guarded.rs, under the shard's lock: wheel.rs (what has expired), budget.rs, ranks.rs (a
+//!            victim: by queues.rs, or by a policy), slab.rs (owners), segment.rs (word)
 //!         -> without it: limbo.rs tells who listens; reclaim.rs drops what no guard may see
 //! ```
 //!
