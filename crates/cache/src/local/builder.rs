@@ -161,9 +161,9 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Evicts by a policy of the table [`POLICIES`](crate::policy::POLICIES) in place of the built-in S3-FIFO, whose hits
-    /// cost least: `name` or `name:parameter=value,parameter=value`. A policy that hears of hits is told of them later,
-    /// but before it decides anything.
+    /// Evicts by a policy of the table [`POLICIES`](crate::policy::POLICIES) in place of the built-in S3-FIFO, whose
+    /// hits cost least: `name` or `name:parameter=value,parameter=value`. A policy that hears of hits is told of them
+    /// later, but before it decides anything.
     ///
     /// ```
     /// use forebay_cache::Cache;

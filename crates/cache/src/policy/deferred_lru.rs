@@ -1,12 +1,12 @@
 //! DeferredLRU: least recently used, with moves that are put off.
 //!
 //! As written (`deferred-lru`): a hit moves nothing. It notes its entry in the Recent list, unless the entry stands
-//! there (section 4.1.6). When that list weighs `pull` of the capacity, all its entries move to the newest end of the
-//! queue at once, and the list is empty again (4.3.2). When room is needed, `purge` of the entries are evicted at once,
+//! there (section 4.1.6). When that list weighs `pull` of the capacity, its entries move to the newest end of the
+//! queue at once. Then the list is empty (4.3.2). When room is needed, `purge` of the entries are evicted at once,
 //! from the oldest on. Those in the Recent list are passed by (4.3.3).
 //!
-//! Where the thesis is silent: if all that is in stands in the Recent list, a newcomer has that list pulled. The thesis'
-//! program waits for room for ever there.
+//! Where the thesis is silent: if all that is in stands in the Recent list, a newcomer has that list pulled. The
+//! thesis' program waits for room for ever there.
 //!
 //! Lazy (`deferred-lru-lazy`): the Recent list is one mark for each entry, and is pulled where it is looked at. A purge
 //! moves an entry with a mark to the newest end instead of passing it by.

@@ -1,11 +1,11 @@
-//! Whose turn it is to hold many documents: one plain command or script at a time, and others beside it as far as they
-//! hold no more than a number of bytes, all together. Without it, as many as there are clients would have read as much
+//! Whose turn it is to hold many documents. One plain command or script has it at a time. Others hold as many as a
+//! number of bytes allows, all together. Without it, as many as there are clients would have read as much
 //! as each may hold, all at once. Those that hold little need no turn; those that wait hold nothing.
 //!
-//! **Nobody waits for ever.** Whoever waits for the turn holds locks, so whoever has it must never wait for a lock, nor
-//! for a fill that one who waits leads, nor for a room that such a one has. It does not: a command or script takes its
-//! turn when it has all its locks, and has begun no fill; one that has room for its commit needs no turn; and one that
-//! is about to wait for that room gives the turn up with its documents (`locking/room.rs`). One that has read keeps it
+//! **Nobody waits for ever.** What waits for the turn holds locks. So what has it must never wait for a lock, nor for
+//! a fill or a room of one that waits. It does not: a command or script takes its turn when it has all its locks, and
+//! has begun no fill. One that has room for its commit needs no turn. One that is about to wait for that room gives the
+//! turn up with its documents (`locking/room.rs`). One that has read keeps it
 //! until its answer, which shares memory with its documents, is written down ([`HeldTurn`]).
 
 use std::collections::VecDeque;

@@ -79,8 +79,8 @@ impl Session {
     /// Serves it. The key arguments of such a command are all of its arguments. `fits`: whether its documents may be
     /// read at once, as far as is known.
     ///
-    /// Answers that come to much are made one at a time. The session whose turn it is may wait for locks, and for a turn
-    /// of the engine: nobody that has either waits for this turn.
+    /// Answers that come to much are made one at a time. The session whose turn it is may wait for locks, and for a
+    /// turn of the engine: nobody that has either waits for this turn.
     pub(super) async fn run_wide(
         &mut self,
         command: &'static Command,

@@ -99,7 +99,7 @@ fn ranked<T>(record: &Record<T>) -> Ranked {
 }
 
 impl<T> Guarded<T> {
-    /// A hit, of which a reader left this note: the slot and the lower half of the hash. Another entry may be there now.
+    /// A hit, of which a reader left this note: the slot and the lower half of the hash. The slot may be another's now.
     pub fn hear(&mut self, note: u64) {
         let slot = (note >> 32) as u32 - 1;
         if let Some(record) = self.records.get(slot).filter(|record| record.hash as u32 == note as u32) {

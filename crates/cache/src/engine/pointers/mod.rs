@@ -14,13 +14,13 @@
 //!
 //! Entries have weights, and the sum of the weights of all that is in is never above the budget, at no moment. A
 //! shard's entries never weigh more than the shard's credit. A shard takes credit from what is left, then from its own
-//! victims; while it has less than half of its share, or where all that it has is not enough, it *gathers* credit from
-//! the other shards, whose entries are evicted in turn. So one entry may weigh the whole budget.
+//! victims. It *gathers* credit from the other shards while it has less than half of its share, or where all that it
+//! has is not enough. Their entries are evicted in turn. So one entry may weigh the whole budget.
 //!
-//! What went out of sight and may still be seen by a guard is bounded too: while more than an eighth of the budget is
-//! deferred, and the guards do not end soon, no newcomer is stored ([`Put::Refused`]); what is replaced is removed
-//! then. So all records that there are weigh at most 37/32 of the budget (the budget, an eighth, and a quarter of that
-//! in the shards' hands), and one entry for each thread that is inserting.
+//! What went out of sight and may still be seen by a guard is bounded too. While more than an eighth of the budget is
+//! deferred, and the guards do not end soon, no newcomer is stored ([`Put::Refused`]). What is replaced is removed
+//! then. So all records that there are weigh at most 37/32 of the budget, and one entry for each thread that inserts.
+//! (That is the budget, an eighth, and a quarter of that in the shards' hands.)
 //!
 //! # Publication
 //!
@@ -29,12 +29,12 @@
 //! asks of each whether its word is still the same ([`Pointers::unchanged`]).
 //!
 //! * **The same word is the same record, unmarked all the time.** The reader's guard keeps the record, so no other can
-//!   have its address; a record is named once, by one word; and a mark that came and went replaced its record.
+//!   have its address. A record is named once, by one word. A mark that came and went replaced its record.
 //! * **No reader finds one key old and another new.** Let the reader have the new record of `b`. It has read a word
 //!   that was stored when the marks were taken away (release, read behind an acquire fence). The mark of each key `a`
 //!   was stored before that, so the second look at `a`, which follows the first look at `b`, sees the mark or what came
-//!   later, and not the old word. What is not in is not marked; its key must not come in otherwise until it is
-//!   published, which is the caller's part (fences, `docs/guarantees.md`, C).
+//!   later, and not the old word. What is not in is not marked. Until it is published, its key must not come
+//!   in otherwise: that is the caller's part (fences, `docs/guarantees.md`, C).
 
 mod guarded;
 mod limbo;

@@ -39,18 +39,8 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
         let (locks, caller) = (in_order(locks), session.waiting_client());
         let bytes_max = Some(session.shared.limits.txn_bytes_max);
         let (strict, bodies) = (session.strict, queue.commands.len());
-        let mut plan = Plan {
-            locks,
-            watched,
-            strict,
-            blind: false,
-            name: "exec",
-            no_wait: false,
-            caller,
-            bodies,
-            bytes_max,
-            keeps_turn: true,
-        };
+        let (name, keeps_turn) = ("exec", true);
+        let mut plan = Plan { locks, watched, strict, name, caller, bodies, bytes_max, keeps_turn, ..Plan::default() };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
