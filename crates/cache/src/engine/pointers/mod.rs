@@ -110,13 +110,20 @@ pub struct Pointers<T> {
     /// The shard that gives next.
     turn: AtomicUsize,
     listener: Option<Listener<T>>,
+    /// Hits are to be told.
+    hears: bool,
 }
 
 struct Shard<T> {
     root: Apart<Root<T>>,
+    writers: Apart<Writers<T>>,
+}
+
+/// What writers have of a shard.
+struct Writers<T> {
+    guarded: Mutex<Guarded<T>>,
     /// Hits that the order has to hear of.
-    hits: Option<Hits>,
-    guarded: Apart<Mutex<Guarded<T>>>,
+    hits: Option<Box<Hits>>,
 }
 
 /// What waits to be told to the order of a shard.
@@ -178,12 +185,12 @@ impl<T> Pointers<T> {
     /// By any policy, with what its orders learn together.
     pub(super) fn by(mut self, policy: &Policy, settings: &Settings, learned: &Arc<dyn Learned>) -> Pointers<T> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.hears = policy.hits != policy::Hits::Marks;
         for shard in &mut self.shards {
             let order = (policy.order)(settings, learned.clone());
             shard.lock().ranks = Ranks::Policy(Box::new(ByPolicy::new(order, policy.hits)));
             let every = policy.hits == policy::Hits::Accesses;
-            let hears = policy.hits != policy::Hits::Marks;
-            shard.hits = hears.then(|| Hits { buffers: Buffers::new(cpus), every });
+            shard.writers.0.hits = self.hears.then(|| Box::new(Hits { buffers: Buffers::new(cpus), every }));
         }
         self
     }
@@ -200,7 +207,8 @@ impl<T> Pointers<T> {
             let left = [0; Cause::ALL.len()];
             let life = Life::ENDLESS;
             let guarded = Guarded { index, records, ranks, used: 0, credit: 0, limbo, wheel: None, life, left };
-            Shard { root: Apart(root), hits: None, guarded: Apart(Mutex::new(guarded)) }
+            let writers = Writers { guarded: Mutex::new(guarded), hits: None };
+            Shard { root: Apart(root), writers: Apart(writers) }
         });
         Pointers {
             shards: shards.collect(),
@@ -212,6 +220,7 @@ impl<T> Pointers<T> {
             resizing: Mutex::new(()),
             turn: AtomicUsize::new(0),
             listener: None,
+            hears: false,
         }
     }
 
@@ -237,9 +246,10 @@ impl<T> Pointers<T> {
     #[inline(always)]
     pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<&'g T> {
         let Here { record, .. } = self.find(hash, guard, is)?;
-        match &self.shard(hash).hits {
-            None => touch(&record.mark),
-            Some(hits) => self.note(hits, record, guard),
+        if self.hears {
+            self.note(record, guard);
+        } else {
+            touch(&record.mark);
         }
         Some(record.item())
     }
@@ -247,13 +257,14 @@ impl<T> Pointers<T> {
     /// Leaves a note of a hit. If there is no place for it, the notes are told; while another thread holds the shard's
     /// lock, the hit is left out, or waits if the policy hears of every one.
     #[inline(never)]
-    fn note(&self, hits: &Hits, record: &Record<T>, guard: &Guard<'_>) {
+    fn note(&self, record: &Record<T>, guard: &Guard<'_>) {
+        let shard = self.shard(record.hash);
+        let Some(hits) = &shard.writers.0.hits else { return };
         let slot = record.slot.load(Ordering::Relaxed);
         let note = u64::from(slot + 1) << 32 | u64::from(record.hash as u32);
         while hits.buffers.push(guard.place(), note) == Err(Full) {
-            let shard = self.shard(record.hash);
             if !hits.every {
-                if let Ok(mut guarded) = shard.guarded.0.try_lock() {
+                if let Ok(mut guarded) = shard.writers.0.guarded.try_lock() {
                     hits.buffers.drain(|note| guarded.hear(note));
                     let _ = hits.buffers.push(guard.place(), note);
                 }
@@ -388,7 +399,7 @@ impl<T> Pointers<T> {
             let guarded = shard.lock();
             let owners = guarded.records.bound() * size_of::<Own<Record<T>>>();
             let wheel = guarded.wheel.as_ref().map_or(0, |wheel| wheel.bytes());
-            let hits = shard.hits.as_ref().map_or(0, |hits| hits.buffers.bytes());
+            let hits = shard.writers.0.hits.as_ref().map_or(0, |hits| hits.buffers.bytes());
             guarded.index.bytes() + guarded.ranks.bytes() + owners + wheel + hits
         };
         self.shards.iter().map(of).sum::<usize>() + size_of_val(&*self.shards)
@@ -408,8 +419,8 @@ impl<T> std::fmt::Debug for Pointers<T> {
 impl<T> Shard<T> {
     /// A panic under the lock can only come from a key's comparison, before anything is changed.
     fn lock(&self) -> MutexGuard<'_, Guarded<T>> {
-        let mut guarded = self.guarded.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(hits) = &self.hits {
+        let mut guarded = self.writers.0.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(hits) = &self.writers.0.hits {
             hits.buffers.drain(|note| guarded.hear(note));
         }
         guarded
