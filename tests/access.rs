@@ -180,6 +180,26 @@ fn silent_strangers_make_room() {
     assert_eq!(reply, "-ERR max number of clients reached\r\n");
 }
 
+/// Nor do those that say something and do not authenticate.
+#[test]
+fn strangers_that_talk_make_room() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("password"), hash_of("hunter2")).expect("written");
+    let line = ["--password-file", "password", "--clients-max", "4", "--handshake-ms-max", "3600000"];
+    let serving = Serving::start(folder.path(), &line);
+    let talk = || {
+        let mut stranger = Connection::new(serving.address);
+        assert_eq!(stranger.call(&["RESET"]), Reply::Simple("RESET".into()));
+        stranger
+    };
+    let mut strangers: Vec<Connection> = (0..6).map(|_| talk()).collect();
+    let mut client = Connection::new(serving.address);
+    assert_eq!(client.call(&["AUTH", "hunter2"]), Reply::Simple("OK".into()));
+    strangers.extend((0..6).map(|_| talk()));
+    assert_eq!(client.call(&["PING"]), Reply::Simple("PONG".into()), "it has authenticated");
+    assert!(strangers[0].is_closed());
+}
+
 #[test]
 fn a_silent_stranger_does_not_stay() {
     let folder = tempfile::tempdir().expect("a temporary folder");

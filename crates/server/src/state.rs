@@ -185,11 +185,12 @@ struct List {
 }
 
 impl List {
-    /// Who has to make room for another, the oldest first.
-    fn displaced(&self, now_ms: u64, limits: &ServerLimits) -> Option<Arc<Client>> {
+    /// Which stranger has to make room for another client: the oldest that has sent no request, else the oldest whose
+    /// password is not under check. So a client that comes when strangers hold all places finds one. It keeps that
+    /// place until as many others have come.
+    fn displaced(&self) -> Option<Arc<Client>> {
         let silent = self.silent.first().and_then(|id| self.clients.get(id));
-        let had_time = |client: &&Arc<Client>| client.connected_ms + limits.handshake_ms_max <= now_ms;
-        let strangers = self.strangers.iter().filter_map(|id| self.clients.get(id)).take_while(had_time);
+        let strangers = self.strangers.iter().filter_map(|id| self.clients.get(id));
         let mut idle = strangers.filter(|client| !client.checked.load(Ordering::SeqCst));
         silent.or_else(|| idle.next()).cloned()
     }
@@ -311,8 +312,7 @@ impl Clients {
     }
 
     /// Adds a client that has yet to authenticate if `stranger`. Where there are `clients_max`, another stranger is
-    /// sent away for it: one that has not sent a request, else one that has had [`ServerLimits::handshake_ms_max`] and
-    /// has no password under check. The client and who went for it; `None` where nobody can go.
+    /// sent away for it (`List::displaced`). The client, and the one that went for it; `None` where none can go.
     pub fn admit(
         &self,
         address: String,
@@ -324,7 +324,7 @@ impl Clients {
         let mut list = self.lock();
         let mut displaced = None;
         if list.clients.len() >= limits.clients_max {
-            let other = list.displaced(now_ms, limits)?;
+            let other = list.displaced()?;
             // Its place is free now; its connection ends as soon as it notices.
             list.remove(other.id);
             other.kill();
@@ -483,12 +483,13 @@ mod tests {
         let (six, displaced) = come(5, true);
         assert_eq!(displaced, Some(4));
         clients.heard(&six);
-        // All have said something: 1 has its time, unless its password is just checked.
-        assert!(admit(&clients, 99, true).is_none());
+        // All have said something: 1 is the oldest, unless its password is under check.
         one.checked.store(true, Ordering::SeqCst);
-        assert!(admit(&clients, 104, true).is_none());
+        six.checked.store(true, Ordering::SeqCst);
+        assert!(admit(&clients, 99, true).is_none());
         one.checked.store(false, Ordering::SeqCst);
-        assert_eq!(come(104, false).1, Some(1));
+        assert_eq!(come(99, false).1, Some(1));
+        six.checked.store(false, Ordering::SeqCst);
         assert_eq!(come(105, false).1, Some(6));
         assert!(admit(&clients, 1000, false).is_none(), "nobody is a stranger any more");
         clients.heard(&four);

@@ -368,7 +368,8 @@ impl Settings {
             // Otherwise a request that waits for a lock would give up before the one that has it knows that the
             // database is down.
             let least = self.txn.lock_wait_ms_min;
-            return wrong("store-timeout-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
+            let why = "that is not below lock-wait-ms-min, which is";
+            return wrong("store-timeout-ms", format!("{why} {least}; raise --lock-wait-ms-min and -max above it"));
         }
         if self.durability != Durability::Always && self.on_outage == OnOutage::Refuse {
             let why = "a database is always asked to have a commit on disk, and with --on-outage refuse nothing is \
@@ -422,7 +423,8 @@ impl Settings {
         }
         if self.txn.txn_yield_ms >= self.txn.lock_wait_ms_min {
             let least = self.txn.lock_wait_ms_min;
-            return wrong("txn-yield-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
+            let why = "that is not below lock-wait-ms-min, which is";
+            return wrong("txn-yield-ms", format!("{why} {least}; lower it, or raise --lock-wait-ms-min and -max"));
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub static SETTINGS: &[Setting] = &[
         "Serve clients without a password on an address that is not loopback; they may read and destroy all data"),
     setting!(Store, "store", Store, store, "Where the data lives"),
     setting!(Store, "store-timeout-ms", Count, store_timeout_ms,
-        "A database that does not answer for so long is down, connecting included, in ms; a commit has 1 s a MiB more"),
+        "A database without an answer for so long is down, in ms; below lock-wait-ms-min; a commit has 1 s a MiB more"),
     setting!(Store, "store-writers", Count, store_writers, "Commits to a database at a time, each on a connection"),
     setting!(Store, "store-password-file", FileOrOff, store_password_file,
         "File with the password for the database that --store names"),

@@ -134,7 +134,8 @@ fn of_table(table: &Table, seen: OutsideBy) -> String {
         match seen {
             OutsideBy::Decoding => "seen by decoding",
             OutsideBy::Triggers | OutsideBy::Auto if has_triggers => "seen",
-            _ => "noticed at commit only",
+            OutsideBy::Off => "noticed at commit only",
+            OutsideBy::Triggers | OutsideBy::Auto => "noticed at commit, and after --unwatched-ms",
         }
     )
 }

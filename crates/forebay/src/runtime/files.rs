@@ -1,29 +1,66 @@
 //! Files that an operator names: settings, users, passwords, certificates, stores.
 
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
 
 /// Bytes of a file that is read as a whole at most, unless it has a limit of its own.
 pub const NAMED_FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// How long a pipe may give nothing.
+const PIPE_WAIT: Duration = Duration::from_secs(5);
+
+/// Between two looks at a pipe.
+const PIPE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Rights that nobody but the owner may have.
 const OTHERS: u32 = 0o077;
 
 /// What stands in `file`, unless that is more than `bytes_max`, or it is a device: one may never end. A pipe is read to
-/// its end.
+/// its end, if it gives anything within [`PIPE_WAIT`]: without a program that writes into it, it would be waited for
+/// without end.
 pub fn read(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut open = File::open(file)?;
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let open = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
     let kind = open.metadata()?.file_type();
     if kind.is_char_device() || kind.is_block_device() {
         return Err(io::Error::other("it is a device; name a file"));
     }
     let mut bytes = Vec::new();
-    open.by_ref().take(bytes_max + 1).read_to_end(&mut bytes)?;
+    let mut limited = open.take(bytes_max + 1);
+    match kind.is_fifo() {
+        true => read_pipe(&mut limited, &mut bytes, PIPE_WAIT)?,
+        false => limited.read_to_end(&mut bytes).map(drop)?,
+    }
     match bytes.len() as u64 > bytes_max {
         true => Err(io::Error::other(format!("it is longer than {bytes_max} bytes; is it the file that was meant?"))),
         false => Ok(bytes),
+    }
+}
+
+/// Reads a pipe, which answers at once, to its end. Each part of it has to come within `wait`.
+fn read_pipe(pipe: &mut impl Read, bytes: &mut Vec<u8>, wait: Duration) -> io::Result<()> {
+    let mut last = Instant::now();
+    loop {
+        let before = bytes.len();
+        match pipe.read_to_end(bytes) {
+            // Nothing, and nothing before: no program has opened it to write yet.
+            Ok(_) if !bytes.is_empty() => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        if bytes.len() > before {
+            last = Instant::now();
+        }
+        if last.elapsed() > wait {
+            let why = format!("it is a pipe that gave nothing for {} s; name a file", wait.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        std::thread::sleep(PIPE_PAUSE);
     }
 }
 
@@ -56,5 +93,33 @@ mod tests {
         assert_eq!(read_text(&file, 5).unwrap(), "12345");
         assert!(read(&file, 4).unwrap_err().to_string().contains("longer than 4 bytes"));
         assert!(read(Path::new("/dev/zero"), 5).unwrap_err().to_string().contains("device"));
+    }
+    /// A pipe that no program writes into ends in an error; one that is written in parts is read whole.
+    #[test]
+    fn a_pipe_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let open = || {
+            let flags = OFlags::NONBLOCK.bits() as i32;
+            OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap()
+        };
+        let mut bytes = Vec::new();
+        let error = read_pipe(&mut open(), &mut bytes, Duration::from_millis(20)).unwrap_err();
+        assert!(error.to_string().contains("gave nothing"), "{error}");
+        let writes = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                use std::io::Write;
+                let mut pipe = OpenOptions::new().write(true).open(path).unwrap();
+                for part in ["12", "345"] {
+                    pipe.write_all(part.as_bytes()).unwrap();
+                    std::thread::sleep(Duration::from_millis(30));
+                }
+            })
+        };
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        writes.join().unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use forebay::mutation::{self, Fault};
 
-use crate::seeds::{Expected, caught, gate_of};
+use crate::seeds::{Expected, caught, gate_of, in_gate};
 use crate::world::Scenario;
 
 /// The faults that one thread can show; `tests/schedules.rs` has those that need several.
@@ -56,6 +56,10 @@ const GATE: &[Expected] = &[
 
 /// Puts each fault back and panics unless `run` finds it within so many seeds, in a run that is well without it.
 pub fn finds<T>(faults: &[(Fault, u64)], run: impl Fn(u64) -> T) {
+    in_gate(|| finds_within(faults, run));
+}
+
+fn finds_within<T>(faults: &[(Fault, u64)], run: impl Fn(u64) -> T) {
     for (fault, seeds) in faults {
         let with_fault = |seed: u64| {
             let _on = mutation::put_back(Some(*fault));

@@ -5,9 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use forebay::mutation::{self, Fault};
+use forebay::policy::{Choice, POLICIES, choose};
+use forebay::runtime::simulated::SplitMix;
 
 use crate::SEEDS;
-use crate::book::{Broken, Marks};
+use crate::book::{Broken, Marks, broken};
 use crate::world::{CRASH_STEPS_MAX, Ran, Scenario, run, run_with_crash};
 
 /// Seeds of one scenario with FOREBAY_NIGHTLY.
@@ -37,6 +39,26 @@ pub fn seeds() -> std::ops::Range<u64> {
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
+    static IN_GATE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Policies of the gates' runs. A gate counts on what its seeds do, and that is not to change with the table of policies.
+const GATE_POLICIES: [&str; 8] = ["fifo", "lru", "random", "gdsf", "arc", "s3-fifo", "w-tinylfu", "deferred-lru"];
+
+/// A policy by chance: any of the table, or in a gate one of a fixed list.
+pub fn policy(random: &mut SplitMix) -> Choice {
+    let all = POLICIES.iter().map(|policy| policy.name);
+    let names: Vec<&str> = if IN_GATE.get() { GATE_POLICIES.to_vec() } else { all.collect() };
+    let name = names[random.below(names.len() as u64) as usize];
+    choose(name).unwrap_or_else(|error| broken("policies", error.to_string()))
+}
+
+/// Runs `runs` as part of a gate.
+pub fn in_gate<T>(runs: impl FnOnce() -> T) -> T {
+    let before = IN_GATE.replace(true);
+    let ran = runs();
+    IN_GATE.set(before);
+    ran
 }
 
 /// A run that may fail: which promise was broken, and how that was seen.
@@ -112,6 +134,10 @@ pub type Expected = (Fault, Scenario, u64);
 
 /// Puts each fault back and panics unless the simulation finds it, in a run that is well without it.
 pub fn gate_of(gate: &[Expected]) {
+    in_gate(|| gate_within(gate));
+}
+
+fn gate_within(gate: &[Expected]) {
     let mut missed = Vec::new();
     for (fault, scenario, seeds) in gate {
         let with_fault = |seed: u64| {

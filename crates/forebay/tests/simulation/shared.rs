@@ -11,7 +11,6 @@ use std::time::Duration;
 use forebay::cache::{CacheOptions, Context};
 use forebay::key::KeyRef;
 use forebay::mutation::Fault;
-use forebay::policy::{POLICIES, choose};
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
 use forebay::store::memory::Memory;
@@ -26,7 +25,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 
 use crate::book::{broken, expect};
 use crate::gate::finds;
-use crate::seeds::{caught, seeds};
+use crate::seeds::{self, caught, seeds};
 
 /// Documents of the watched table, and of the one that nothing watches.
 const NAMES: [&str; 4] = ["seen 1", "seen 2", "unseen 1", "unseen 2"];
@@ -386,8 +385,7 @@ impl Client {
 }
 
 fn engine(runtime: &Runtime, store: &Arc<Shared>, limit: Option<Duration>, random: &mut SplitMix) -> Engine {
-    let policy = POLICIES[random.below(POLICIES.len() as u64) as usize].name;
-    let choice = choose(policy).unwrap_or_else(|error| broken("policies", error.to_string()));
+    let choice = seeds::policy(random);
     let cache = CacheOptions {
         budget_bytes: 600 + random.below(3_000) as usize,
         partitions: 1 + random.below(3) as usize,

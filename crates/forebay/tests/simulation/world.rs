@@ -7,7 +7,6 @@ use std::time::Duration;
 use forebay::Key;
 use forebay::cache::{CacheOptions, Context};
 use forebay::mutation;
-use forebay::policy::{POLICIES, choose};
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
 use forebay::store::Store;
@@ -22,8 +21,8 @@ use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, OnWrite, Plan,
 use crate::book::{Book, Marks, broken, expect};
 use crate::client;
 use crate::detached::Detached;
-use crate::oracle;
 use crate::unordered::Unordered;
+use crate::{oracle, seeds};
 
 /// Steps within which a crash comes; a life without one takes about so many, more where it waits for a disk.
 pub const CRASH_STEPS_MAX: u64 = 450;
@@ -232,8 +231,7 @@ pub fn judge(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past) {
 }
 
 pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, history: Arc<History>) -> Engine {
-    let policy = POLICIES[random.below(POLICIES.len() as u64) as usize].name;
-    let choice = choose(policy).unwrap_or_else(|error| broken("policies", error.to_string()));
+    let choice = seeds::policy(random);
     Engine::new(EngineOptions {
         runtime: runtime.clone(),
         store,
