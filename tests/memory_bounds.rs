@@ -2,6 +2,8 @@
 //! against a fresh server with `--memory 16MiB`, a debug build, whose pages of code are 8 MiB more than a release's.
 
 mod common;
+#[path = "memory_bounds/many.rs"]
+mod many;
 #[path = "memory_bounds/mapped.rs"]
 mod mapped;
 #[path = "memory_bounds/over_postgres.rs"]

@@ -28,6 +28,8 @@ pub enum Fault {
     FillBesideEntry,
     /// What is cached may be older than what WATCH remembers.
     WatchedUnshown,
+    /// In an outage a document that was read, and then written for that, is merged with what others have written to it.
+    ToldMerged,
     /// A pipelined read is served without locks although a commit of its connection is not published.
     PipelinedReadOvertakes,
     /// A key that turns out to be absent is not kept locked.

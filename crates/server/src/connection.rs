@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use forebay::cache::Lent;
 use forebay_protocol::{Batch, Decoder, Reply};
 
 use crate::room::{Claim, LANE_TURN, Place};
@@ -27,7 +28,20 @@ use meanwhile::Meanwhile;
 use wire::{Ready, Wire};
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
-const HELD_BYTES_MIN: usize = 64 << 10;
+const HELD_BYTES_MIN: usize = 32 << 10;
+
+/// A connection that waits for its client keeps so many bytes of its buffer of requests, and of its buffer of replies.
+const BUFFER_KEPT_BYTES: usize = 32 << 10;
+
+/// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
+const CONNECTION_BYTES: usize = 32 << 10;
+
+/// Of that, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little each.
+const KEPT_BYTES_MIN: usize = 1 << 10;
+
+/// One so-manyth of `held_bytes_max` comes beside it for clients that hold less than [`HELD_BYTES_MIN`]: those that
+/// hold more can't keep others from small transactions.
+const SMALL_HOLDERS_PART: usize = 8;
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
@@ -72,6 +86,7 @@ struct Connection<W> {
     stranger_since: Option<Duration>,
     shared: Arc<Shared>,
     client: Arc<Client>,
+    _lent: Lent,
 }
 
 impl<W: Wire> Connection<W> {
@@ -87,6 +102,7 @@ impl<W: Wire> Connection<W> {
             place: Place::new(shared.clone(), client.clone()),
             ended: false,
             stranger_since: None,
+            _lent: shared.engine.cache().lend_while(CONNECTION_BYTES),
             shared,
             client,
         }
@@ -227,7 +243,13 @@ impl<W: Wire> Connection<W> {
                     self.input.reserve(STRANGER_READ_BYTES.max(self.input.len()));
                 }
                 true => {}
-                false if read.is_some() => self.decoder.reserve(&mut self.input),
+                false if read.is_some() => {
+                    self.decoder.reserve(&mut self.input);
+                    if self.input.is_empty() && self.input.capacity() > BUFFER_KEPT_BYTES {
+                        self.input = BytesMut::new();
+                        self.decoder.reserve(&mut self.input);
+                    }
+                }
                 false => {}
             }
             let Connection { wire, input, .. } = self;
@@ -331,7 +353,7 @@ impl<W: Wire> Connection<W> {
         }
         let left = out.len();
         // Its capacity is what is left of the memory that it keeps.
-        if left == 0 && (before > INPUT_BYTES_MAX || self.session.counted.bytes() > 0) {
+        if left == 0 && (before > BUFFER_KEPT_BYTES || self.session.counted.bytes() > 0) {
             *out = BytesMut::new();
         }
         if written > 0 {
@@ -374,10 +396,16 @@ impl<W: Wire> Connection<W> {
         self.forget_stranger();
         self.place.settle(Some(self.input.len()).filter(|bytes| *bytes > HELD_BYTES_MIN));
         // What is unfinished waits for room before it is read.
-        let grows = kept > std::mem::replace(&mut self.kept, kept) && held > HELD_BYTES_MIN;
-        self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });
+        let grows = kept > std::mem::replace(&mut self.kept, kept);
+        let small = held <= HELD_BYTES_MIN;
+        self.count_held(match small {
+            true if kept <= KEPT_BYTES_MIN => 0,
+            true => kept,
+            false => held,
+        });
         let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
-        if grows && all > limit {
+        let spare = if small { limit / SMALL_HOLDERS_PART } else { 0 };
+        if grows && self.held > 0 && all > limit.saturating_add(spare) {
             let client = self.client.id;
             tracing::warn!(
                 client,

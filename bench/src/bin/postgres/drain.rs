@@ -146,7 +146,7 @@ fn groups(options: &Options, mint: &Mint, payload: &Blob, change: Make) -> Vec<V
             Change::Put(value) => Some(value.clone()),
             _ => None,
         };
-        let writes = vec![Write { key, changes: changes.into(), after, unseen: false }];
+        let writes = vec![Write { key, changes: changes.into(), after, unseen: false, told: false }];
         Commit::new(TxnId(mint.next()), mint.next(), writes)
     };
     let commits: Vec<Commit> = (0..options.documents).map(commit).collect();

@@ -27,6 +27,10 @@ const LENT_PART: u64 = 2;
 /// One key may be locked at a time for so many bytes of the memory; it takes about half of that while it is.
 const KEY_MEMORY: u64 = 2 << 10;
 
+/// One client may be connected for so many bytes of the memory: it takes about as much, where it makes the most of what
+/// is not counted.
+const CLIENT_MEMORY: u64 = 64 << 10;
+
 /// A limit that follows the memory.
 pub struct Share {
     /// The setting.
@@ -44,7 +48,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 11] = [
+static SHARES: [Share; 12] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -65,6 +69,8 @@ static SHARES: [Share; 11] = [
         set: |to, bytes| to.row_bytes_max = usize_of(bytes), total: None },
     Share { name: "locked-keys-max", part: KEY_MEMORY, floor: 32 << 10, most: 1 << 20,
         set: |to, keys| to.server.locked_keys_max = usize_of(keys), total: None },
+    Share { name: "clients-max", part: CLIENT_MEMORY, floor: 1_000, most: 10_000,
+        set: |to, clients| to.server.clients_max = usize_of(clients), total: None },
     Share { name: "multi-bytes-max", part: 8, floor: DOCUMENT, most: 64 * MIB,
         set: |to, bytes| to.server.multi_bytes_max = usize_of(bytes), total: None },
     Share { name: "request-bytes-max", part: 4, floor: DOCUMENT, most: 256 * MIB,
@@ -84,7 +90,7 @@ impl Share {
 
     /// How the default follows, for help texts.
     pub fn text(&self) -> String {
-        if self.part == KEY_MEMORY {
+        if matches!(self.part, KEY_MEMORY | CLIENT_MEMORY) {
             let every = Bytes::show(&self.part);
             return format!("one for {every} of --memory, at least {} and at most {}", self.floor, self.most);
         }
@@ -144,6 +150,8 @@ mod tests {
         assert_eq!(small.server.client_reply_bytes_max as u64, DOCUMENT);
         assert_eq!(large.server.held_bytes_max, 16 << 30);
         assert_eq!(large.server.request.request_bytes_max, 256 << 20);
+        let clients = [16 * MIB, 64 * MIB, 256 * MIB].map(|memory| with_memory(memory).server.clients_max);
+        assert_eq!(clients, [1_000, 1_024, 4_096]);
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, V
         changes: changes.clone().into(),
         after: None,
         unseen: false,
+        told: false,
     };
     let checks = checks.iter().map(|(name, version)| (key(name), *version)).collect();
     let writes = writes.iter().map(write).collect();

@@ -23,6 +23,8 @@ pub struct Written {
     pub key: Key,
     /// What happens to it, in order. Never empty.
     pub changes: Vec<Change>,
+    /// What it held was told, or decided the changes ([`Write::told`]).
+    pub told: bool,
 }
 
 /// One buffered transaction: acknowledged, and not in the store yet as far as anyone knows.
@@ -47,7 +49,7 @@ pub struct Buffered {
     pub writes: Vec<Written>,
     /// Documents that it read while earlier transactions were pending for them, as they were shown: with all of these.
     /// The store must come to hold the same before it is applied. Not those that it changes, since what it changes is
-    /// merged with what is there, unless it told what it took from them.
+    /// merged with what is there, unless it told what they held.
     pub shown: Vec<(Key, Fingerprint)>,
     /// Documents as they are known to be behind this transaction, where that does not follow from what is pending
     /// before it: for those whose first buffered change this is. Each with the version in the store of what it was made
@@ -166,8 +168,10 @@ impl Buffered {
             Change::Put(value) => Change::Put(value.clone().compact()),
             change => change.clone(),
         };
-        let written =
-            |write: &Write| Written { key: write.key.compact(), changes: write.changes.iter().map(compact).collect() };
+        let written = |write: &Write| {
+            let changes = write.changes.iter().map(compact).collect();
+            Written { key: write.key.compact(), changes, told: write.told }
+        };
         Buffered {
             number,
             id: commit.id,
@@ -195,6 +199,7 @@ impl Buffered {
             changes: written.changes.clone().into(),
             after: None,
             unseen: false,
+            told: written.told,
         };
         Commit {
             id: self.id,

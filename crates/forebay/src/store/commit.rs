@@ -78,6 +78,10 @@ pub struct Write {
     /// Nobody knew the document when it was changed: `after` is what the changes make of none, and says nothing. Only
     /// for stores that apply changes ([`Caps::applies`](super::Caps::applies)), and for the outage's gate.
     pub unseen: bool,
+    /// What the document held was told, or decided that it is written: by a read of the same transaction, WATCH, or a
+    /// condition such as NX. So the changes can't be merged with what others have written since. For the outage's gate
+    /// alone: a store goes by [`Commit::checks`].
+    pub told: bool,
 }
 
 /// What commits take in memory while they are on their way.

@@ -156,7 +156,7 @@ pub fn write(key: &Key, before: Option<&Value>, changes: Vec<Change>) -> Write {
     if let Err(error) = apply_all(&mut after, &changes) {
         panic!("the changes don't fit {key}: {error}");
     }
-    Write { key: key.clone(), changes: changes.into(), after, unseen: false }
+    Write { key: key.clone(), changes: changes.into(), after, unseen: false, told: false }
 }
 
 struct Unpark(Thread);

@@ -86,6 +86,8 @@ struct Document {
     unseen: bool,
     /// Its expiry was told as a duration: it counts from the commit.
     relative: bool,
+    /// What it holds was told, or decided what is written.
+    told: bool,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
     /// Its place among all that were changed, by the first of its changes.
@@ -106,6 +108,7 @@ impl Document {
             changes: Changes::new(),
             unseen: false,
             relative: false,
+            told: false,
             saved: (0, 0),
             turn: 0,
             changes_bytes: 0,
@@ -259,6 +262,19 @@ impl Documents {
             Some(at) => Ok(self.list[at].current.as_ref()),
             None => Err(DocumentError::NotLoaded(key.to_key())),
         }
+    }
+
+    /// What `key` holds is told, or decides what is written: what others write to it before the commit is not merged
+    /// with the changes of this transaction ([`Write::told`](crate::store::Write::told)).
+    pub fn tell(&mut self, key: KeyRef<'_>) {
+        if let Some(at) = self.position(key) {
+            self.list[at].told = true;
+        }
+    }
+
+    /// Likewise of all that has been read.
+    pub(super) fn tell_all(&mut self) {
+        self.list.iter_mut().for_each(|document| document.told = true);
     }
 
     /// The version that `key` had when it was loaded.

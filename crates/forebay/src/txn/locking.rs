@@ -221,6 +221,7 @@ impl Transaction {
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
         plan.locks.iter().filter(|lock| !lock.load).for_each(|lock| self.load_cached_record(&lock.key));
+        plan.watched.iter().for_each(|watched| self.documents.tell(watched.key.borrow()));
         let unchanged = |watched: &Watched| watched.unchanged(&Watched::of(&watched.key, &self.documents));
         Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
     }
@@ -322,6 +323,10 @@ impl Transaction {
             self.inner.bound_freshness(fresh_until);
         }
         let depends = std::mem::take(&mut self.depends);
+        if self.kind == TxnKind::Interactive {
+            // Its client has seen each answer before it sent the next command.
+            self.documents.tell_all();
+        }
         let writes = self.documents.take_writes();
         if writes.is_empty() {
             self.tell_end(true);

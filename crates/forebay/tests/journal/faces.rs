@@ -23,7 +23,7 @@ fn plain(number: u64) -> Record {
 /// A transaction with one change of `bytes` bytes.
 fn sized(number: u64, bytes: usize) -> Buffered {
     let changes = vec![Change::Append(vec![number as u8; bytes].into())];
-    let written = Written { key: Key::new(0, b"large"), changes };
+    let written = Written { key: Key::new(0, b"large"), changes, told: false };
     Buffered { writes: vec![written], known: Vec::new(), ..buffered(number, &mut SplitMix::new(number)) }
 }
 

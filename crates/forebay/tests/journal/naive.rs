@@ -101,6 +101,7 @@ pub fn buffered(number: u64, random: &mut SplitMix) -> Buffered {
     let written = |key: Key, random: &mut SplitMix| Written {
         key,
         changes: (0..1 + random.below(3)).map(|_| change(random)).collect(),
+        told: random.below(3) == 0,
     };
     Buffered {
         number,

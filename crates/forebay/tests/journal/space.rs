@@ -61,7 +61,7 @@ fn a_full_disk_is_no_end() {
 
 /// Disks that are full now and then, at any byte, with groups of any kind: what is answered is what is there.
 fn refuses() {
-    let seeds = if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 2_000 } else { 60 };
+    let seeds = if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 30_000 } else { 3_000 };
     let mut refusals = 0;
     for seed in 0..seeds {
         let mut random = SplitMix::new(seed);

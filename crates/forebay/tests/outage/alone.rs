@@ -54,7 +54,7 @@ impl World {
         self.sequence += 1;
         let version = version(5, self.sequence);
         let (after, unseen) = (after.map(|text| Value::bytes(text.as_bytes())), after.is_none());
-        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen }];
+        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen, told: false }];
         let mut commit = Commit::new(TxnId(version), version, writes);
         commit.checks.extend(read.map(|version| (key(name), version)));
         let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");

@@ -152,7 +152,7 @@ impl World {
         let mut after = before.clone().and_then(|read| read.value);
         apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
         let unseen = before.is_none() && change != Change::Delete;
-        let write = Write { key: key(written), changes: vec![change.clone()].into(), after, unseen };
+        let write = Write { key: key(written), changes: vec![change.clone()].into(), after, unseen, told: false };
         let mut commit = Commit::new(TxnId(version), version, vec![write]);
         let mut checks: BTreeMap<Key, Version> = BTreeMap::new();
         checks.extend(before.map(|read| (key(written), read.version)));
@@ -285,7 +285,7 @@ fn write(world: &mut World, name: &str, read: Option<(&str, Version)>) -> Result
     let unseen = after.is_none();
     apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
     let version = Version { incarnation: 1, sequence: sequence << 8 };
-    let write = Write { key: key(name), changes: vec![change].into(), after, unseen };
+    let write = Write { key: key(name), changes: vec![change].into(), after, unseen, told: false };
     let mut commit = Commit::new(TxnId(version), version, vec![write]);
     commit.checks = read.map(|(name, version)| (key(name), version)).into_iter().collect();
     let beside: Vec<Key> = sibling(name).map(key).into_iter().collect();

@@ -164,7 +164,7 @@ impl World {
         let write = |number: &usize| {
             let mut after = self.shown.get(number).cloned();
             apply_all(&mut after, std::slice::from_ref(&change)).expect("the change fits");
-            Write { key: key(*number), changes: vec![change.clone()].into(), after, unseen: false }
+            Write { key: key(*number), changes: vec![change.clone()].into(), after, unseen: false, told: false }
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);

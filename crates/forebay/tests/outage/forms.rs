@@ -49,7 +49,7 @@ impl World {
         self.sequence += 1;
         let version = Version { incarnation: 1, sequence: self.sequence };
         let alone = form().stands_alone(&changes);
-        let write = Write { key: key(), changes, after, unseen: known.is_none() && !alone };
+        let write = Write { key: key(), changes, after, unseen: known.is_none() && !alone, told: false };
         let commit = Commit::new(TxnId(version), version, vec![write]);
         let ties = Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), ..Ties::default() };
         let taken = self.buffer.take(&commit, ties, false, Some(&form()), 0);

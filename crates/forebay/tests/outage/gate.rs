@@ -153,7 +153,8 @@ pub fn put(sequence: u64, name: &str) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
-    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false }];
+    let writes =
+        vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false, told: false }];
     Commit::new(TxnId(version), version, writes)
 }
 

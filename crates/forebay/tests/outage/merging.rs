@@ -25,7 +25,7 @@ impl World {
         self.sequence += 1;
         let version = Version { incarnation: 1, sequence: self.sequence };
         let unseen = after.is_none();
-        let writes = vec![Write { key: Key::new(0, b"k"), changes: vec![change].into(), after, unseen }];
+        let writes = vec![Write { key: Key::new(0, b"k"), changes: vec![change].into(), after, unseen, told: false }];
         let commit = Commit { given, ..Commit::new(TxnId(version), version, writes) };
         let ties = Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), ..Ties::default() };
         let (number, record) = self.buffer.take(&commit, ties, false, Some(&Form::Document), 0).expect("there is room");

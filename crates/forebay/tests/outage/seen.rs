@@ -63,7 +63,9 @@ impl Txn {
     fn only_read(&self) -> impl Iterator<Item = (&usize, &Read)> {
         let merges = |key: &usize| {
             let written = self.writes.iter().find(|(written, _)| written == key);
-            written.is_some_and(|(_, write)| !write.changes.iter().any(|change| matches!(change, Change::Pop(_))))
+            let rests =
+                |write: &Write| write.told || write.changes.iter().any(|change| matches!(change, Change::Pop(_)));
+            written.is_some_and(|(_, write)| !rests(write))
         };
         self.reads.iter().filter(move |(key, _)| !merges(key))
     }
@@ -174,7 +176,9 @@ impl World {
             let mut after = before;
             apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits what was read");
             let unseen = matches!(kind, Kind::Unseen);
-            txn.writes.push((*key, Write { key: self::key(*key), changes: vec![change].into(), after, unseen }));
+            // What is read by itself beside is told; what a change alone looks at is not.
+            let told = reads.contains(key);
+            txn.writes.push((*key, Write { key: self::key(*key), changes: vec![change].into(), after, unseen, told }));
         }
         let read = txn.only_read();
         txn.built_on = read.flat_map(|(key, _)| self.buffer.numbers(Some(&self::key(*key)), 0, usize::MAX)).collect();

@@ -248,7 +248,7 @@ fn what_was_changed_unseen_is_read_as_a_merge_while_the_store_answers() {
         };
         let push = |sequence, unseen| {
             let changes = [change()].into_iter().collect();
-            let write = Write { key: key.clone(), changes, after: list(1), unseen };
+            let write = Write { key: key.clone(), changes, after: list(1), unseen, told: false };
             Commit::new(TxnId(version(sequence)), version(sequence), vec![write])
         };
         assert_eq!(store.inner.commit(&[push(1, false)]).await, [CommitOutcome::Committed(vec![])]);

@@ -35,7 +35,7 @@ impl World {
         let mut after = None;
         apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
         let unseen = !matches!(change, Change::Delete);
-        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen }];
+        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen, told: false }];
         let commit = Commit::new(TxnId(version), version, writes);
         let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");
         self.buffer.written(number, &commit.writes);

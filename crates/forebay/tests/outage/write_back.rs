@@ -75,7 +75,8 @@ fn put(sequence: u64, name: &str, bytes: usize) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(vec![b'x'; bytes]);
     let changes = [Change::Put(value.clone())].into_iter().collect();
-    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false }];
+    let writes =
+        vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false, told: false }];
     Commit::new(TxnId(version), version, writes)
 }
 

@@ -155,7 +155,7 @@ async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned
             if apply_all(&mut after, &changes).is_err() {
                 return Told::Failed;
             }
-            commit.writes.push(Write { key, changes, after, unseen });
+            commit.writes.push(Write { key, changes, after, unseen, told: false });
         }
     }
     book.lock().unwrap().ids[at] = Some(commit.id);

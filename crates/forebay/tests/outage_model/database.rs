@@ -236,7 +236,13 @@ impl Database {
         let change = Change::SetField(field.into(), b"1"[..].into());
         let mut value = self.read(key).value;
         apply_all(&mut value, std::slice::from_ref(&change)).expect("it is a hash");
-        let write = Write { key: key.clone(), changes: [change].into_iter().collect(), after: value, unseen: false };
+        let write = Write {
+            key: key.clone(),
+            changes: [change].into_iter().collect(),
+            after: value,
+            unseen: false,
+            told: false,
+        };
         self.put(Version { incarnation: 1 << 20, sequence }, vec![write]);
     }
 

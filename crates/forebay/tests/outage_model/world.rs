@@ -110,7 +110,7 @@ impl World {
             let change = client.change(document);
             let mut after = None;
             apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
-            Write { key: key_of(document), changes: [change].into_iter().collect(), after, unseen: false }
+            Write { key: key_of(document), changes: [change].into_iter().collect(), after, unseen: false, told: false }
         };
         let documents = if setup.joined { Vec::new() } else { vec![first(0), first(1)] };
         let database = Database::new(setup.joined.then_some(7), (setup.owned, setup.rows), documents);

@@ -203,7 +203,8 @@ async fn client(runtime: Runtime, gate: Gate, number: u64, mut random: SplitMix)
         if let Err(error) = apply_all(&mut after, &changes) {
             broken("values", error.to_string());
         }
-        let written = Write { key: key.clone(), changes: changes.clone(), after, unseen: known.is_none() && !alone };
+        let written =
+            Write { key: key.clone(), changes: changes.clone(), after, unseen: known.is_none() && !alone, told: false };
         let version = mint.next();
         let commit = Commit::new(TxnId(version), version, vec![written]);
         let applied = match gate.commit(std::slice::from_ref(&commit)).await.pop() {

@@ -147,7 +147,8 @@ impl Table {
         let changed = commit.writes.iter().filter(differs).map(|write| (write.key.clone(), read(&write.key)));
         let changed: Vec<(Key, Read)> = changed.collect();
         let all = touched.iter().flat_map(|row| (0..DOCUMENTS.len()).map(|document| key((*row, document))));
-        let whole = |key: Key| Write { after: read(&key).value, key, changes: Default::default(), unseen: false };
+        let whole =
+            |key: Key| Write { after: read(&key).value, key, changes: Default::default(), unseen: false, told: false };
         let made = Commit { writes: all.map(whole).collect(), ..commit.clone() };
         match self.memory.commit(std::slice::from_ref(&made)).await.pop() {
             Some(CommitOutcome::Committed(_)) => {

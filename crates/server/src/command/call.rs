@@ -184,6 +184,13 @@ impl<'a> Call<'a> {
         matches!(&self.known, Known::Documents(documents) if documents.unseen(key))
     }
 
+    /// What `key` holds is told, or decides what the command writes there.
+    pub fn tell(&mut self, key: KeyRef<'_>) {
+        if let Known::Documents(documents) = &mut self.known {
+            documents.tell(key);
+        }
+    }
+
     /// Whether `key` has a document.
     pub fn exists(&self, key: KeyRef<'_>) -> Result<bool, Reply> {
         Ok(self.value(key)?.is_some())

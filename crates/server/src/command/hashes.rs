@@ -205,6 +205,7 @@ fn hmset(call: &mut Call<'_>) -> Answer {
 
 fn hsetnx(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
+    call.tell(key);
     if call.hash(key)?.is_some_and(|hash| hash.get(call.arg(2)).is_some()) {
         return Ok(Reply::Integer(0));
     }

@@ -215,6 +215,9 @@ fn set(call: &mut Call<'_>) -> Answer {
     let mut expires = options.expires(call, "set")?;
     let key = call.key(1);
     let mut reply = Reply::OK;
+    if options.get || options.nx || options.xx {
+        call.tell(key);
+    }
     if options.get {
         reply = call.text(key)?;
     }
@@ -235,6 +238,7 @@ fn set(call: &mut Call<'_>) -> Answer {
 
 fn setnx(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
+    call.tell(key);
     if call.exists(key)? {
         return Ok(Reply::Integer(0));
     }
@@ -258,6 +262,7 @@ fn psetex(call: &mut Call<'_>) -> Answer {
 
 fn getset(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
+    call.tell(key);
     let reply = call.text(key)?;
     put(call, key, call.arg(2), None)?;
     Ok(reply)
@@ -268,6 +273,7 @@ fn getdel(call: &mut Call<'_>) -> Answer {
     if call.forgets(key)? {
         return Ok(Reply::Nil);
     }
+    call.tell(key);
     let reply = call.text(key)?;
     if reply != Reply::Nil {
         call.change(key, Change::Delete)?;
@@ -325,6 +331,7 @@ fn msetnx(call: &mut Call<'_>) -> Answer {
         return Err(errors::wrong_arguments("msetnx"));
     }
     for index in (1..call.frame.len()).step_by(2) {
+        call.tell(call.key(index));
         if call.exists(call.key(index))? {
             return Ok(Reply::Integer(0));
         }

@@ -225,13 +225,17 @@ fn write_buffered(buffered: &Buffered, out: &mut Vec<u8>) {
     }
     write_number(buffered.known.len() as u64, out);
     buffered.known.iter().for_each(|(key, read)| write_known(key, read, out));
-    // Nothing in place of an empty list: so it was before there was one.
-    if !buffered.shown.is_empty() {
+    let told: Vec<u64> = (0..).zip(&buffered.writes).filter(|(_, written)| written.told).map(|(at, _)| at).collect();
+    // Nothing in place of empty lists at the end: so it was before there were these.
+    if !buffered.shown.is_empty() || !told.is_empty() {
         write_number(buffered.shown.len() as u64, out);
     }
     for (key, fingerprint) in &buffered.shown {
         write_key(key, out);
         out.extend_from_slice(&fingerprint.0.to_le_bytes());
+    }
+    if !told.is_empty() {
+        write_numbers(&told, out);
     }
 }
 
@@ -244,7 +248,7 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
         1 => true,
         tag => return Err(CodecError::UnknownTag { what: "flag", tag }),
     };
-    Ok(Buffered {
+    let mut buffered = Buffered {
         number,
         id,
         version,
@@ -255,14 +259,21 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
         writes: read_list(reader, |reader| {
             let key = read_key(reader)?;
             let changes = read_list(reader, |reader| decode_change(slice(reader)?))?;
-            Ok(Written { key, changes })
+            Ok(Written { key, changes, told: false })
         })?,
         known: read_list(reader, read_known)?,
         shown: match reader.end().is_ok() {
             true => Vec::new(),
             false => read_list(reader, |reader| Ok((read_key(reader)?, Fingerprint(reader.fixed()?))))?,
         },
-    })
+    };
+    if reader.end().is_err() {
+        for at in read_numbers(reader)? {
+            let written = usize::try_from(at).ok().and_then(|at| buffered.writes.get_mut(at));
+            written.ok_or(CodecError::MalformedNumber)?.told = true;
+        }
+    }
+    Ok(buffered)
 }
 
 fn write_given(given: &[GivenId], out: &mut Vec<u8>) {

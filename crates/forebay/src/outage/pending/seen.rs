@@ -130,15 +130,16 @@ impl Row {
 }
 
 impl Entry {
-    /// Whether it told what it took from the document of `key`, so that its change can't be merged with another's.
-    pub(super) fn takes(&self, key: &Key) -> bool {
-        self.buffered.writes.iter().any(|write| write.key == *key && takes(write))
+    /// Whether it rests on what the document of `key` held, so that its change can't be merged with another's.
+    pub(super) fn rests_on(&self, key: &Key) -> bool {
+        self.written(key).is_some_and(rests)
     }
 }
 
-/// Whether a change tells what it took.
-pub(super) fn takes(written: &Written) -> bool {
-    written.changes.iter().any(|change| matches!(change, Change::Pop(_)))
+/// Whether a change rests on what the document held: that was told, as by what was taken from an end of a list.
+pub(super) fn rests(written: &Written) -> bool {
+    let told = written.told && !mutation::on(Fault::ToldMerged);
+    told || written.changes.iter().any(|change| matches!(change, Change::Pop(_)))
 }
 
 impl Buffer {
@@ -357,7 +358,7 @@ impl Buffer {
         for written in entry.buffered.writes.iter().filter(|_| !unchecked) {
             let row = self.rows.get(&written.key).filter(|row| row.queue.front() == Some(&entry.buffered.number));
             let checked = own.has(&written.key) || seen.has(&written.key);
-            if let Some(base) = row.and_then(|row| row.image.base).filter(|_| !checked && !takes(written)) {
+            if let Some(base) = row.and_then(|row| row.image.base).filter(|_| !checked && !rests(written)) {
                 bases.push((written.key.clone(), base));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::by_key::ByKey;
 use super::charge::{entry_bytes, row_bytes};
-use super::seen::{Shown, is_edition, takes};
+use super::seen::{Shown, is_edition, rests};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
 use crate::change::Change;
 use crate::key::Key;
@@ -99,7 +99,7 @@ impl Buffer {
         for (key, version) in std::mem::take(&mut buffered.checks) {
             let written = writes.get(&key);
             let Some(row) = self.rows.get(&key) else {
-                let merges = written.is_some_and(|written| !takes(written));
+                let merges = written.is_some_and(|written| !rests(written));
                 let moves = !merges && self.is_moved_before(&key, buffered.number);
                 match self.stored_version(&key, version).filter(|_| !moves || mutation::on(Fault::CheckedBeforeMove)) {
                     Some(version) => buffered.checks.push((key, version)),
@@ -113,7 +113,7 @@ impl Buffer {
                 // It may be in the store: only that can say.
                 None if buffered.sent => buffered.checks.push((key, version)),
                 None => overtaken.push(key),
-                Some(_) if written.is_some_and(|written| !takes(written)) => {}
+                Some(_) if written.is_some_and(|written| !rests(written)) => {}
                 Some(fingerprint) => buffered.shown.push((key, fingerprint)),
             }
         }

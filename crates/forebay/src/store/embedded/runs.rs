@@ -152,7 +152,13 @@ mod tests {
     fn parts_of(count: usize, apart: usize, bytes: usize) -> usize {
         let value = Value::bytes(vec![b'x'; bytes]);
         let change = Change::Put(value.clone());
-        let write = Write { key: Key::new(0, b"k"), changes: vec![change].into(), after: Some(value), unseen: false };
+        let write = Write {
+            key: Key::new(0, b"k"),
+            changes: vec![change].into(),
+            after: Some(value),
+            unseen: false,
+            told: false,
+        };
         let target = |at: usize| Target { write: &write, old: None, joins: !at.is_multiple_of(apart) };
         let targets: Vec<Target<'_>> = (0..count).map(target).collect();
         let all: usize = parts(&targets).map(<[_]>::len).sum();

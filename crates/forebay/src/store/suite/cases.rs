@@ -326,6 +326,7 @@ fn large_documents(bench: &mut Bench) {
             changes: vec![Change::Put(whole(value))].into(),
             after: (*value).clone(),
             unseen: false,
+            told: false,
         }]);
     }
     let field = blob("field 17");

@@ -184,7 +184,7 @@ impl Run {
                     changes.into_iter().filter(|change| fits(change)).collect::<Vec<_>>()
                 };
                 if !changes.is_empty() {
-                    writes.push(Write { key, changes: changes.into(), after, unseen: false });
+                    writes.push(Write { key, changes: changes.into(), after, unseen: false, told: false });
                 }
             }
             let commit = self.bench.commit_of(writes);

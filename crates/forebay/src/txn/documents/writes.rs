@@ -28,6 +28,7 @@ impl Documents {
             changes: std::mem::take(&mut document.changes),
             after: document.current.clone(),
             unseen: document.unseen,
+            told: document.told && document.base.is_some(),
         };
         changed.into_iter().map(write).collect()
     }

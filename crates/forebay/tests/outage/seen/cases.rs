@@ -50,6 +50,19 @@ fn unchecked_one_is_applied_to_what_others_have_changed() {
     catch_unwind(AssertUnwindSafe(|| run(&steps, false, true))).expect_err("it is applied to what it was not shown");
 }
 
+/// What was read and is written for that is not merged with what others have written since.
+#[test]
+fn what_is_told_and_written_is_not_written_over_another() {
+    let open = Step::Open { reads: vec![READ], writes: vec![(READ, Kind::Change)], asks: false };
+    let others = Step::Others { key: READ, kind: Kind::Replace, seen: false };
+    let steps = [open, commit(), JOURNAL, others];
+    let mut world = world(&[steps.to_vec(), vec![SET_OUT, land(false)]], false);
+    assert_eq!(world.buffer.quarantine_list().len(), 1);
+    world.drain();
+    let _on = mutation::put_back(Some(Fault::ToldMerged));
+    catch_unwind(AssertUnwindSafe(|| run(&steps, false, true))).expect_err("it is applied to what it was not shown");
+}
+
 /// What is on its way to the journal was computed with what is shown, and the store has made just that.
 #[test]
 fn what_is_on_its_way_stays_known_where_the_store_makes_what_was_computed() {

@@ -154,7 +154,8 @@ fn steps_of(keys: Vec<usize>) -> impl Strategy<Value = Vec<Step>> {
     let reads = prop::collection::btree_set(key.clone(), 0..=2);
     let writes = prop::collection::btree_map(key.clone(), kinds(), 1..=2);
     let open = (reads, writes, any::<bool>()).prop_map(|(reads, writes, asks)| Step::Open {
-        reads: reads.into_iter().filter(|key| !writes.contains_key(key)).collect(),
+        // What is read and written is told, unless it is written without a look.
+        reads: reads.into_iter().filter(|key| !matches!(writes.get(key), Some(Kind::Put | Kind::Unseen))).collect(),
         writes: writes.into_iter().collect(),
         asks,
     });

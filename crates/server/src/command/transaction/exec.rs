@@ -132,6 +132,9 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
             _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
+                if queued.command.effect(frame) == Some(Effect::Read) {
+                    queued.command.each_key(frame, queued.space, &mut |key| documents.tell(key));
+                }
                 let known = Known::Documents(documents);
                 let mut call = Call { frame, space: queued.space, known, random, uncompared: false };
                 let answer = body(&mut call);

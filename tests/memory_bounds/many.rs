@@ -1,0 +1,67 @@
+//! Many clients of which each makes the server hold a little, and then says nothing.
+
+use super::*;
+
+/// As many as there may be with so little memory, but for the one that looks.
+const MANY: usize = 900;
+
+fn connected(server: &Server, count: usize) -> Vec<TcpStream> {
+    rlimit::increase_nofile_limit(4_096).expect("the limit of open files can be asked for");
+    (0..count).map(|_| TcpStream::connect(server.forebay.address).expect("it listens")).collect()
+}
+
+/// A large request that is served leaves no large buffer behind.
+#[test]
+fn clients_that_sent_something_large() {
+    let server = Server::start("200 clients after a SET of 1 MB each");
+    let value = "v".repeat(1 << 20);
+    let clients: Vec<Connection> = (0..200)
+        .map(|number| {
+            let mut client = server.connect();
+            assert_eq!(client.call(&["SET", &format!("k{}", number % 4), &value]), Reply::Simple("OK".into()));
+            assert!(!matches!(client.call(&["GET", "k0"]), Reply::Nil | Reply::Error(_)));
+            client
+        })
+        .collect();
+    server.stayed_below(PROMISED);
+    drop(clients);
+}
+
+/// Parts of requests, each of which is too small to wait for room when it comes.
+#[test]
+fn clients_that_finish_no_small_request() {
+    let server = Server::start("900 clients with 60 of 65 kB");
+    let part = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$65000\r\n".as_slice(), &[b'v'; 60_000]].concat();
+    let mut streams = connected(&server, MANY);
+    for stream in &mut streams {
+        stream.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        // One that is not read waits for room.
+        let _ = stream.write_all(&part);
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    server.stayed_below(PROMISED);
+    drop(streams);
+}
+
+/// What small transactions keep is counted: beyond the limit they are closed.
+#[test]
+fn clients_with_small_transactions() {
+    let server = Server::over("900 TXN of 60 kB", "embedded", &["--durability", "never"]);
+    let value = "v".repeat(30_000);
+    let mut refused = 0;
+    let clients: Vec<Connection> = (0..MANY)
+        .map(|number| {
+            let mut client = server.connect();
+            client.call(&["TXN", "BEGIN"]);
+            for part in 0..2 {
+                let reply = client.try_call(&["SET", &format!("k{number}:{part}"), &value]);
+                refused += usize::from(reply.map_or(true, |reply| says(&reply, "LIMIT held_bytes_max")));
+            }
+            client
+        })
+        .collect();
+    assert!(refused > 100, "{refused} of {MANY} were refused: all of it is more than held-bytes-max");
+    // The floors of the limits allow that much more: the start says so.
+    server.stayed_below(PROMISED + 24 * MIB);
+    drop(clients);
+}
