@@ -245,3 +245,41 @@ fn what_is_shown_of_a_row_with_writes_follows_what_others_do() {
         assert!(began.elapsed() < PATIENCE, "{:?}", call(&mut client, "HGETALL item:1"));
     }
 }
+
+/// Who reads a row and writes that row for what it read does not write over what others have committed since. A change
+/// that rests on nothing that was read is made to the row as it is.
+#[test]
+fn what_was_read_and_is_written_for_that_is_not_written_over_others() {
+    let told: [&[&str]; 5] = [
+        &["TXN BEGIN", "HGET item:1 n", "HSET item:1 n 2", "TXN COMMIT"],
+        &["WATCH item:1", "HGET item:1 n", "MULTI", "HSET item:1 n 2", "EXEC"],
+        &["MULTI", "HGET item:1 n", "HSET item:1 n 2", "EXEC"],
+        &["MULTI", "HSETNX item:1 touched 7", "HSET item:1 n 2", "EXEC"],
+        &["GETSET item:1 {\"n\":2}"],
+    ];
+    let more = "ALTER TABLE items ALTER touched DROP DEFAULT; UPDATE items SET touched = NULL";
+    for commands in told {
+        let world = world(more);
+        let mut client = world.client();
+        cache(&mut client, &["item:1"]);
+        away(&mut client, true);
+        world.sql(BY_OTHERS);
+        for command in commands {
+            let reply = call(&mut client, command);
+            assert!(!matches!(reply, Reply::Error(_)), "{command}: {reply:?}");
+        }
+        assert!(said(&call(&mut client, "CACHE OUTCOME")).contains("BUFFERED"), "{commands:?}");
+        away(&mut client, false);
+        becomes(&world, 1, "1:50:new 2:2:new 3:3:new");
+    }
+    for (command, expected) in [("HINCRBY item:1 n 2", "1:52:new"), ("HSET item:1 note x", "1:50:x")] {
+        let world = world(more);
+        let mut client = world.client();
+        cache(&mut client, &["item:1"]);
+        away(&mut client, true);
+        world.sql(BY_OTHERS);
+        assert!(!matches!(call(&mut client, command), Reply::Error(_)), "{command}");
+        away(&mut client, false);
+        becomes(&world, 0, &format!("{expected} 2:2:new 3:3:new"));
+    }
+}
