@@ -13,10 +13,10 @@ use crate::command::Command;
 use crate::state::Client;
 
 /// Monitors at a time.
-pub const MONITORS_MAX: usize = 64;
+pub const MONITORS_MAX: usize = 16;
 
 /// Bytes of lines that wait for one monitor.
-pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
+pub const MONITOR_QUEUE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of an argument that a line shows.
 pub const MONITOR_ARG_BYTES_MAX: usize = 4096;
