@@ -36,6 +36,9 @@ const BUFFER_KEPT_BYTES: usize = 32 << 10;
 /// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
 const CONNECTION_BYTES: usize = 32 << 10;
 
+/// A read may go beyond that by so much: what is larger takes room before it is read on.
+const UNHELD_BYTES: usize = 4 << 10;
+
 /// Of that, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little each.
 const KEPT_BYTES_MIN: usize = 1 << 10;
 
@@ -327,8 +330,11 @@ impl<W: Wire> Connection<W> {
 
     /// How much the next read may add: what there is room for. `None`: nothing, until there is.
     fn may_read(&mut self) -> Option<usize> {
-        if self.input.len() <= HELD_BYTES_MIN || self.session.identity.is_stranger() {
+        if self.session.identity.is_stranger() {
             return Some(usize::MAX);
+        }
+        if self.input.len() <= HELD_BYTES_MIN {
+            return Some(HELD_BYTES_MIN + UNHELD_BYTES - self.input.len());
         }
         let taken = self.taken();
         if taken >= self.place.bytes() && !self.place.grow(self.claim()) {
