@@ -29,6 +29,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/forebay/src/cache/slot.rs",
     "crates/cache/src/engine/pages.rs",
     "crates/cache/src/engine/boxed.rs",
+    "crates/cache/src/engine/places.rs",
     "crates/cache/src/engine/table.rs",
     "crates/cache/src/engine/tags.rs",
     "crates/cache/tests/allocations.rs",
