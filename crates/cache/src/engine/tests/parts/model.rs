@@ -79,99 +79,124 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..if cfg!(miri) { 60 } else { 1500 })
 }
 
+/// What the map knows of an entry.
+#[derive(Clone, Copy)]
+struct Known {
+    slot: u32,
+    value: u64,
+    marked: bool,
+    touches: u8,
+}
+
+/// A part and the map that it is compared with.
+struct Both {
+    readers: Readers<Counted>,
+    writer: Writer<Counted>,
+    model: BTreeMap<u64, Known>,
+    there: Arc<()>,
+}
+
+impl Both {
+    fn new() -> Both {
+        let (readers, mut writers) = Readers::new(1);
+        Both { readers, writer: writers.remove(0), model: BTreeMap::new(), there: Arc::new(()) }
+    }
+
+    fn step(&mut self, value: u64, step: Step) {
+        let Both { readers, writer, model, there } = self;
+        match step {
+            Step::Put { key, len, marked } => {
+                let held = held(key, value, len, there);
+                match model.get_mut(&key) {
+                    Some(known) => {
+                        assert!(writer.replace(known.slot, held, marked, 1).is_ok());
+                        (known.value, known.marked) = (value, known.marked || marked);
+                    }
+                    None => match writer.insert(hash(key), held, marked) {
+                        Ok(slot) => {
+                            assert!(model.values().all(|known| known.slot != slot), "it was free");
+                            model.insert(key, Known { slot, value, marked, touches: 0 });
+                        }
+                        // More of one hash than a segment has words.
+                        Err(_) => assert!(model.range(1000..).count() >= 200),
+                    },
+                }
+            }
+            Step::Remove(key) => {
+                if let Some(Known { slot, .. }) = model.remove(&key) {
+                    assert!(writer.remove(slot, hash(key), 1));
+                    assert!(!writer.remove(slot, hash(key), 1), "once");
+                }
+            }
+            Step::Mark(key, marked) => {
+                if let Some(known) = model.get_mut(&key) {
+                    writer.set_marked(known.slot, marked);
+                    known.marked = marked;
+                }
+            }
+            Step::Touch(key) => {
+                if let Some(Known { slot, touches, .. }) = model.get_mut(&key) {
+                    if key % 2 == 0 {
+                        writer.touch(*slot);
+                    } else {
+                        let guard = readers.pin();
+                        let found = readers.look((0, hash(key)), &guard, |item| pair(item).0 == key);
+                        found.into_iter().for_each(|found| found.sight.touch());
+                    }
+                    *touches = (*touches + 1).min(3);
+                    if value.is_multiple_of(3) {
+                        assert_eq!(writer.take_touches(*slot), std::mem::take(touches));
+                    }
+                }
+            }
+            Step::Clear => {
+                for (key, known) in std::mem::take(model) {
+                    assert!(writer.remove(known.slot, hash(key), 1));
+                }
+                writer.begin_anew();
+                assert_eq!((writer.len(), writer.bound()), (0, 0));
+            }
+        }
+        retire(readers, writer);
+    }
+
+    fn compare(self) {
+        let Both { readers, mut writer, model, there } = self;
+        writer.validate();
+        let guard = readers.pin();
+        let look = |key| readers.look((0, hash(key)), &guard, |item| pair(item).0 == key);
+        for (&key, &Known { slot, value, marked, touches }) in &model {
+            let found = look(key).expect("it is in");
+            assert_eq!((pair(found.item), found.sight.is_marked()), ((key, value), marked));
+            assert_eq!((found.sight.slot(), found.sight.holds()), (slot, !marked));
+            assert_eq!(writer.get(slot).map(pair), Some((key, value)));
+            assert_eq!(writer.take_touches(slot), touches);
+        }
+        assert!(look(77_777).is_none());
+        let slots: BTreeMap<u32, u64> = model.iter().map(|(key, known)| (known.slot, *key)).collect();
+        assert!(writer.iter().map(|(slot, item)| (slot, pair(item).0)).eq(slots));
+        // A writer may end before its readers.
+        drop(writer);
+        assert!(model.iter().all(|(&key, known)| look(key).is_some_and(|found| pair(found.item).1 == known.value)));
+        drop(guard);
+        drop(readers);
+        assert_eq!(Arc::strong_count(&there), 1, "all is dropped");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 64 }))]
 
     #[test]
     fn equals_a_map(steps in steps()) {
-        let there = Arc::new(());
-        let (readers, mut writers) = Readers::new(1);
-        let mut writer = writers.remove(0);
-        // Slot, value, mark of publication, touches.
-        let mut model = BTreeMap::<u64, (u32, u64, bool, u8)>::new();
+        let mut both = Both::new();
         for (value, step) in (1..).zip(steps) {
-            match step {
-                Step::Put { key, len, marked } => {
-                    let held = held(key, value, len, &there);
-                    match model.get_mut(&key) {
-                        Some((slot, old, mark, _)) => {
-                            prop_assert!(writer.replace(*slot, held, marked, 1).is_ok());
-                            (*old, *mark) = (value, *mark || marked);
-                        }
-                        None => match writer.insert(hash(key), held, marked) {
-                            Ok(slot) => {
-                                prop_assert!(model.values().all(|(other, ..)| *other != slot), "it was free");
-                                model.insert(key, (slot, value, marked, 0));
-                            }
-                            // More of one hash than a segment has words.
-                            Err(_) => prop_assert!(model.range(1000..).count() >= 200),
-                        },
-                    }
-                }
-                Step::Remove(key) => {
-                    if let Some((slot, ..)) = model.remove(&key) {
-                        prop_assert!(writer.remove(slot, hash(key), 1));
-                        prop_assert!(!writer.remove(slot, hash(key), 1), "once");
-                    }
-                }
-                Step::Mark(key, marked) => {
-                    if let Some((slot, _, mark, _)) = model.get_mut(&key) {
-                        writer.set_marked(*slot, marked);
-                        *mark = marked;
-                    }
-                }
-                Step::Touch(key) => {
-                    if let Some((slot, .., touches)) = model.get_mut(&key) {
-                        match key % 2 {
-                            0 => writer.touch(*slot),
-                            _ => {
-                                let guard = readers.pin();
-                                let found = readers.look((0, hash(key)), &guard, |item| pair(item).0 == key);
-                                found.into_iter().for_each(|found| found.sight.touch());
-                            }
-                        }
-                        *touches = (*touches + 1).min(3);
-                        if value % 3 == 0 {
-                            prop_assert_eq!(writer.take_touches(*slot), std::mem::take(touches));
-                        }
-                    }
-                }
-                Step::Clear => {
-                    for (key, (slot, ..)) in std::mem::take(&mut model) {
-                        prop_assert!(writer.remove(slot, hash(key), 1));
-                    }
-                    writer.begin_anew();
-                    prop_assert_eq!((writer.len(), writer.bound()), (0, 0));
-                }
-            }
-            retire(&readers, &mut writer);
+            both.step(value, step);
             if value % 100 == 0 {
-                writer.validate();
+                both.writer.validate();
             }
         }
-        writer.validate();
-        let guard = readers.pin();
-        for (&key, &(slot, value, marked, touches)) in &model {
-            let found = readers.look((0, hash(key)), &guard, |item| pair(item).0 == key).expect("it is in");
-            prop_assert_eq!((pair(found.item), found.sight.is_marked()), ((key, value), marked));
-            prop_assert_eq!((found.sight.slot(), found.sight.holds()), (slot, !marked));
-            prop_assert_eq!(writer.get(slot).map(pair), Some((key, value)));
-            prop_assert_eq!(writer.take_touches(slot), touches);
-        }
-        prop_assert!(readers.look((0, hash(77_777)), &guard, |item| pair(item).0 == 77_777).is_none());
-        let slots: BTreeMap<u32, u64> = model.iter().map(|(key, entry)| (entry.0, *key)).collect();
-        prop_assert!(writer.iter().map(|(slot, item)| (slot, pair(item).0)).eq(slots));
-        drop(guard);
-        // A writer may end before its readers.
-        drop(writer);
-        let kept = model.iter().all(|(&key, entry)| {
-            let guard = readers.pin();
-            let found = readers.look((0, hash(key)), &guard, |item| pair(item).0 == key);
-            found.is_some_and(|found| pair(found.item).1 == entry.1)
-        });
-        prop_assert!(kept);
-        drop(readers);
-        prop_assert_eq!(Arc::strong_count(&there), 1, "all is dropped");
+        both.compare();
     }
 
     /// Against a set: any run of numbers taken and given back; at the end few are left, and after as many have come and

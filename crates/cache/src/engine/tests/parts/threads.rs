@@ -3,43 +3,60 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::super::super::parts::Readers;
-use super::model::{hash, held, pair, retire};
+use super::super::super::parts::{Readers, Writer};
+use super::model::{Counted, hash, held, pair, retire};
 
 const KEYS: u64 = 300;
+
+struct Table {
+    readers: Readers<Counted>,
+    writers: Vec<Mutex<Writer<Counted>>>,
+    there: Arc<()>,
+}
+
+/// One of a pair is in each part.
+fn part(key: u64) -> usize {
+    (key % 2) as usize
+}
+
+impl Table {
+    fn new() -> Table {
+        let (readers, writers) = Readers::new(2);
+        Table { readers, writers: writers.into_iter().map(Mutex::new).collect(), there: Arc::new(()) }
+    }
+
+    /// Puts a value in, or takes the key out.
+    fn write(&self, key: u64, value: Option<u64>, marked: bool, len: usize) {
+        let mut writer = self.writers[part(key)].lock().expect("no panic");
+        let slot = writer.find(hash(key), |item| pair(item).0 == key);
+        let held = |value| held(key, value, len, &self.there);
+        match (slot, value) {
+            (Some(slot), Some(value)) => assert!(writer.replace(slot, held(value), marked, 1).is_ok()),
+            (Some(slot), None) => assert!(writer.remove(slot, hash(key), 1)),
+            (None, Some(value)) => assert!(writer.insert(hash(key), held(value), marked).is_ok()),
+            (None, None) => {}
+        }
+        retire(&self.readers, &mut writer);
+    }
+
+    fn mark(&self, key: u64, marked: bool) {
+        let mut writer = self.writers[part(key)].lock().expect("no panic");
+        if let Some(slot) = writer.find(hash(key), |item| pair(item).0 == key) {
+            writer.set_marked(slot, marked);
+        }
+    }
+}
 
 /// What a reader finds is of its key and whole; pairs that are published together are seen together.
 #[test]
 fn readers_see_whole_items_and_whole_publications() {
-    let there = Arc::new(());
-    let (readers, writers) = Readers::new(2);
-    let writers: Vec<_> = writers.into_iter().map(Mutex::new).collect();
+    let table = Table::new();
+    let Table { readers, writers, .. } = &table;
     let (over, seen) = (AtomicBool::new(false), AtomicU64::new(0));
-    // One of a pair is in each part.
-    let part = |key: u64| (key % 2) as usize;
-    let write = |key: u64, value: Option<u64>, marked: bool, len: usize| {
-        let mut writer = writers[part(key)].lock().expect("no panic");
-        let slot = writer.find(hash(key), |item| pair(item).0 == key);
-        match (slot, value) {
-            (Some(slot), Some(value)) => {
-                assert!(writer.replace(slot, held(key, value, len, &there), marked, 1).is_ok())
-            }
-            (Some(slot), None) => assert!(writer.remove(slot, hash(key), 1)),
-            (None, Some(value)) => assert!(writer.insert(hash(key), held(key, value, len, &there), marked).is_ok()),
-            (None, None) => {}
-        }
-        retire(&readers, &mut writer);
-    };
-    let mark = |key: u64, marked: bool| {
-        let mut writer = writers[part(key)].lock().expect("no panic");
-        if let Some(slot) = writer.find(hash(key), |item| pair(item).0 == key) {
-            writer.set_marked(slot, marked);
-        }
-    };
     let rounds = if cfg!(miri) { 100 } else { 20_000 };
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let (readers, over, seen) = (&readers, &over, &seen);
+            let (over, seen) = (&over, &seen);
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(thread);
                 while !over.load(Ordering::Relaxed) {
@@ -64,20 +81,20 @@ fn readers_see_whole_items_and_whole_publications() {
             round += 1;
             let (first, len) = (2 * random.u64(0..KEYS / 2), [0, 16, 100][random.usize(0..3)]);
             let pair = [first, first + 1];
-            pair.iter().for_each(|&key| mark(key, true));
+            pair.iter().for_each(|&key| table.mark(key, true));
             let value = random.u8(0..4).checked_sub(1).map(|_| round);
-            pair.iter().for_each(|&key| write(key, value, true, len));
-            pair.iter().for_each(|&key| mark(key, false));
+            pair.iter().for_each(|&key| table.write(key, value, true, len));
+            pair.iter().for_each(|&key| table.mark(key, false));
             // Parts grow and shrink.
             if round % 64 == 0 {
                 let many = (1..40).map(|number| 1000 + (number + round) * 2 % 200);
-                many.for_each(|key| write(key, (round / 64 % 2 == 0).then_some(1), false, 16));
+                many.for_each(|key| table.write(key, (round / 64 % 2 == 0).then_some(1), false, 16));
             }
         }
         over.store(true, Ordering::Relaxed);
     });
-    let writers: Vec<_> = writers.into_iter().map(|writer| writer.into_inner().expect("no panic")).collect();
-    writers.iter().for_each(|writer| writer.validate());
-    drop((readers, writers));
+    writers.iter().for_each(|writer| writer.lock().expect("no panic").validate());
+    let there = table.there.clone();
+    drop(table);
     assert_eq!(Arc::strong_count(&there), 1, "all is dropped");
 }
