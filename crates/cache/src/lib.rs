@@ -43,7 +43,8 @@ pub mod policy;
 mod sync;
 
 pub use engine::{
-    CAPACITY_MAX, Cause, Found, Guard, Inline, NoRoom, Plain, Pointers, Present, Put, Seen, TooLarge, Words,
+    Ahead, CAPACITY_MAX, Cause, Found, Guard, Held, Inline, Item, Keyed, NoRoom, Packed, Plain, Pointers, Present, Put,
+    Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
 };
 pub use local::{
     Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Iter, Lifetime, LoadError, Op, OwnKey, Pinned, Statistics,

@@ -1,6 +1,7 @@
-//! Locks and atomic words of the engine: the standard library's, or with the feature `loom` those of a model checker.
+//! Locks and atomic words of the engine: the standard library's, with the feature `loom` those of a model checker, or
+//! with the feature `shuttle` those of a scheduler that tries the interleavings of threads.
 
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub(crate) use std::{
     hint::spin_loop,
     sync::{
@@ -19,3 +20,16 @@ pub(crate) use loom::{
     },
     thread::yield_now,
 };
+
+#[cfg(all(feature = "shuttle", not(feature = "loom")))]
+pub(crate) use shuttle::{
+    hint::spin_loop,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+    thread::yield_now,
+};
+
+/// Tables are small, so that few entries make them grow, and words are those of a checker.
+pub(crate) const CHECKED: bool = cfg!(any(feature = "loom", feature = "shuttle"));

@@ -20,6 +20,8 @@ pub enum Fault {
     LockWithoutResult,
     /// A group is published one key after the other.
     PublishedKeyByKey,
+    /// A group's keys are unmarked before its last install.
+    UnmarkedEarly,
     /// A fill begins while its key is held by a commit on its way.
     FillWhileHeld,
     /// Whoever waits for its turn to hold many documents has fills open, which the one whose turn it is may wait for.

@@ -103,13 +103,14 @@ fn what_was_under_way_ends_with_a_reset() {
     work(&cache, 1, 100);
     let key = Key::new(0, b"key 0");
     let hash = key.borrow().hash64();
-    let Look::Hit(read, word) = cache.look(hash, key.borrow()) else { panic!("the hottest key is cached") };
+    let reading = cache.reading();
+    let Look::Hit(read, word) = cache.look(hash, key.borrow(), &reading) else { panic!("the hottest key is cached") };
     let other = Key::new(0, b"other");
     let Begin::Lead(fill) = cache.begin_fill(&other) else { panic!("nobody fills it") };
     assert!(cache.pin(key.borrow()));
     cache.hold([&key]);
     cache.reset();
-    assert!(!cache.unchanged(hash, key.borrow(), word));
+    assert!(!cache.unchanged(key.borrow(), word, &reading));
     assert!(!fill.complete(&read, &Context::default(), AccessKind::Read), "what it read may be older than the reset");
     // The commit on its way still keeps fills out, and comes in when it is published.
     assert!(matches!(cache.begin_fill(&key), Begin::Held));

@@ -1,6 +1,7 @@
 //! Interleavings of threads in cache and transactions, tried by a scheduler (shuttle): beside the proof in
 //! `docs/guarantees.md` that a cached read needs no lock. `gate` proves that the faults which only threads can show
-//! fail here. They are a second look that is skipped, a group published key by key, and a lock passed on too early.
+//! fail here. They are a second look that is skipped, a group published key by key or unmarked too early, and a lock
+//! passed on too early.
 //! (Too early is before the commit has its place.) The others are found by `tests/simulation`.
 //!
 //! Runs with `cargo test -p forebay --features shuttle --test schedules`; FOREBAY_SCHEDULES sets how many schedules.
@@ -324,6 +325,8 @@ const GATE: &[(Fault, fn(), u64)] = &[
     (Fault::SecondLookSkipped, || read_two_keys(Commits::InGroups), 3000),
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::AtOnce), 3000),
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::InGroups), 3000),
+    (Fault::UnmarkedEarly, || read_two_keys(Commits::AtOnce), 3000),
+    (Fault::UnmarkedEarly, || read_two_keys(Commits::InGroups), 3000),
     (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 10_000),
 ];
 

@@ -15,12 +15,12 @@
 //!
 //! | bits | of 64 | meaning |
 //! |---|---|---|
-//! | 48 to 63 | print | sixteen bits of the key's hash: what differs is another key, without a look at the record |
-//! | 1 to 47 | pointer | of the record |
+//! | 48 to 63 | print | sixteen bits of the key's hash: what differs is another key, without a look at the entry |
+//! | 1 to 47 | pointer | of the entry: a record, or a place (`places.rs`) |
 //! | 0 | mark | the record's publication is not over |
 //!
 //! All zero is an empty slot. A pointer stays a pointer (`map_addr`), so that a checker can follow it. Each record is
-//! asked whether its address is below 2^48 ([`Own::record`]); one whose address is not is refused, and so not cached.
+//! asked whether its address is below 2^48 ([`is_addressable`]); one whose address is not is refused, and so not cached.
 //! Where addresses have 32 bits there is no room for a print, and every record is looked at.
 #![allow(unsafe_code)]
 
@@ -183,8 +183,8 @@ impl<T> Own<Record<T>> {
     /// A record, and whether its address fits into a word.
     pub fn record(hash: u64, weight: usize, item: T) -> (Own<Record<T>>, bool) {
         let own = Own::new(Record::new(hash, weight, item));
-        let fits = own.0.addr().get() & (PRINT | MARKED) == 0;
-        (own, fits && !on(Fault::AddressTooWide))
+        let fits = is_addressable(&*own);
+        (own, fits)
     }
 
     /// The item again. The record was never named.
@@ -197,32 +197,52 @@ impl<T> Own<Record<T>> {
     }
 }
 
-/// A slot of the table: a name of a record, with its print and its mark.
-pub(super) struct Word<T>(AtomicPtr<Record<T>>, PhantomData<Own<Record<T>>>);
+/// What a word names.
+pub(super) trait Entry {
+    /// The hash of its key, as long as it is named. What a program computes of it may differ from time to time: then
+    /// it is not found any more.
+    fn hash(&self) -> u64;
+}
 
-impl<T> Word<T> {
-    pub fn empty() -> Word<T> {
+impl<T> Entry for Record<T> {
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// Whether a word can name what lies at this address.
+pub(super) fn is_addressable<R>(entry: &R) -> bool {
+    std::ptr::from_ref(entry).addr() & (PRINT | MARKED) == 0 && !on(Fault::AddressTooWide)
+}
+
+/// A slot of the table: a name of an entry, with its print and its mark.
+pub(super) struct Word<R>(AtomicPtr<R>, PhantomData<Own<R>>);
+
+impl<R> Word<R> {
+    pub fn empty() -> Word<R> {
         Word(AtomicPtr::new(std::ptr::null_mut()), PhantomData)
     }
 
     #[inline(always)]
-    pub fn look<'g>(&self, _: &'g Guard<'_>) -> Seen<'g, T> {
-        Seen(self.0.load(Ordering::Relaxed), PhantomData)
+    pub fn look<'g>(&self, _: &'g Guard<'_>) -> At<'g, R> {
+        At(self.0.load(Ordering::Relaxed), PhantomData)
     }
 
-    pub fn look_locked<'w>(&self, _: &'w Leave) -> Seen<'w, T> {
-        Seen(self.0.load(Ordering::Relaxed), PhantomData)
+    pub fn look_locked<'w>(&self, _: &'w Leave) -> At<'w, R> {
+        At(self.0.load(Ordering::Relaxed), PhantomData)
     }
 
-    /// Names a record. The shard's lock is held, here as in what follows.
-    pub fn name(&self, record: &Own<Record<T>>, marked: bool) {
+    /// Names an entry, which lies in an owner's thing and is addressable. The shard's lock is held, here as in what
+    /// follows.
+    pub fn name(&self, entry: &R, hash: u64, marked: bool) {
         let mark = if marked { MARKED } else { 0 };
-        let word = record.0.as_ptr().map_addr(|address| address | print_of(record.hash) | mark);
+        let word = std::ptr::from_ref(entry).cast_mut().map_addr(|address| address | print_of(hash) | mark);
         self.0.store(word, release());
     }
 
     /// Names what another word names, which is not seen by readers yet or not any more.
-    pub fn copy(&self, seen: Seen<'_, T>) {
+    pub fn copy(&self, seen: At<'_, R>) {
         self.0.store(seen.0, Ordering::Release);
     }
 
@@ -239,8 +259,58 @@ impl<T> Word<T> {
     }
 }
 
+/// A word as it was seen under a guard or a lock.
+pub(super) struct At<'g, R>(*mut R, PhantomData<&'g R>);
+
+impl<R> Clone for At<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for At<'_, R> {}
+
+/// The same entry, under the same mark.
+impl<R> PartialEq for At<'_, R> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl<'g, R> At<'g, R> {
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Whether it may be the entry of a key with this hash. An empty word has the print zero.
+    #[inline(always)]
+    pub fn may_be(self, hash: u64) -> bool {
+        self.0.addr() & PRINT == print_of(hash)
+    }
+
+    #[inline(always)]
+    pub fn is_marked(self) -> bool {
+        self.0.addr() & MARKED != 0
+    }
+
+    /// The entry, if there is one.
+    #[inline(always)]
+    pub fn entry(self) -> Option<&'g R> {
+        if self.0.is_null() {
+            return None;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: a word that is not empty is an entry's address with print and mark (`name`), of which nothing is left
+        // here. By the module's rules the entry is there, since what `'g` stands for is older than the look at the
+        // word; and it is whole, since the fence is behind that look, which read what was stored with release.
+        Some(unsafe { &*self.0.map_addr(|address| address & !(PRINT | MARKED)) })
+    }
+}
+
 /// An item's place as it was seen under a guard.
-pub struct Seen<'g, T>(*mut Record<T>, PhantomData<&'g Record<T>>);
+pub struct Seen<'g, T>(pub(super) At<'g, Record<T>>);
 
 impl<T> Clone for Seen<'_, T> {
     fn clone(&self) -> Self {
@@ -254,43 +324,12 @@ impl<T> Copy for Seen<'_, T> {}
 impl<T> PartialEq for Seen<'_, T> {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.0, other.0)
-    }
-}
-
-impl<'g, T> Seen<'g, T> {
-    #[inline(always)]
-    pub(super) fn is_empty(self) -> bool {
-        self.0.is_null()
-    }
-
-    /// Whether it may be the record of a key with this hash. An empty word has the print zero.
-    #[inline(always)]
-    pub(super) fn may_be(self, hash: u64) -> bool {
-        self.0.addr() & PRINT == print_of(hash)
-    }
-
-    #[inline(always)]
-    pub(super) fn is_marked(self) -> bool {
-        self.0.addr() & MARKED != 0
-    }
-
-    /// The record, if there is one.
-    #[inline(always)]
-    pub(super) fn record(self) -> Option<&'g Record<T>> {
-        if self.0.is_null() {
-            return None;
-        }
-        fence(Ordering::Acquire);
-        // SAFETY: a word that is not empty is a record's address with print and mark (`name`), of which nothing is left
-        // here. By the module's rules the record is there, since what `'g` stands for is older than the look at the
-        // word; and it is whole, since the fence is behind that look, which read what was stored with release.
-        Some(unsafe { &*self.0.map_addr(|address| address & !(PRINT | MARKED)) })
+        self.0 == other.0
     }
 }
 
 impl<T> std::fmt::Debug for Seen<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seen").field("marked", &self.is_marked()).finish_non_exhaustive()
+        f.debug_struct("Seen").field("marked", &self.0.is_marked()).finish_non_exhaustive()
     }
 }

@@ -49,7 +49,12 @@ struct Seat {
     since: AtomicU64,
     /// Guards of the thread, one inside the other. Only the seat's thread looks.
     guards: AtomicU32,
+    /// What its threads have counted, ever.
+    counts: [AtomicU64; COUNTS],
 }
+
+/// Things that threads count.
+const COUNTS: usize = 2;
 
 /// See the module.
 pub(super) struct Collector<G> {
@@ -123,7 +128,8 @@ impl<G> Collector<G> {
         let block = (from_first.ilog2() - SEATS_FIRST.ilog2()) as usize;
         debug_assert!(block < BLOCKS, "there is a seat for each thread");
         let make = || {
-            let seat = || Seat { since: AtomicU64::new(EMPTY), guards: AtomicU32::new(0) };
+            let counts = || std::array::from_fn(|_| AtomicU64::new(0));
+            let seat = || Seat { since: AtomicU64::new(EMPTY), guards: AtomicU32::new(0), counts: counts() };
             std::iter::repeat_with(seat).take(SEATS_FIRST << block).collect()
         };
         &self.seats[block].get_or_init(make)[from_first - (SEATS_FIRST << block)]
@@ -134,23 +140,42 @@ impl<G> Collector<G> {
         self.deferred.load(Ordering::Relaxed)
     }
 
+    /// What all threads have counted, each at the place of its number.
+    pub fn counts(&self) -> [u64; COUNTS] {
+        let mut sum = [0; COUNTS];
+        for seat in self.seats.iter().filter_map(OnceLock::get).flatten() {
+            sum.iter_mut().zip(&seat.counts).for_each(|(sum, count)| *sum += count.load(Ordering::Relaxed));
+        }
+        sum
+    }
+
     /// Drops these contents, which are out of sight, when no guard may see them; and what can be dropped now. The
     /// caller holds no lock: what is dropped may be a program's own.
     pub fn retire(&self, contents: Vec<G>, weight: usize) {
+        self.retire_with(contents, weight, drop);
+    }
+
+    /// The same, where `drops` is given what can be dropped now.
+    pub fn retire_with(&self, contents: Vec<G>, weight: usize, drops: impl FnMut(Vec<G>)) {
         self.deferred.fetch_add(weight, Ordering::Relaxed);
         let mut bags = self.bags();
         let stamp = self.age.load(Ordering::Relaxed);
         self.age.store(stamp + 1, Ordering::Release);
         bags.push_back(Bag { stamp, weight, contents });
-        self.drop_expired(bags);
+        self.drop_expired(bags, drops);
     }
 
     /// Drops what can be dropped now; answers the age in which the oldest guard began.
     pub fn collect(&self) -> u64 {
-        self.drop_expired(self.bags())
+        self.collect_with(drop)
     }
 
-    fn drop_expired(&self, mut bags: MutexGuard<'_, VecDeque<Bag<G>>>) -> u64 {
+    /// The same, where `drops` is given what can be dropped now.
+    pub fn collect_with(&self, drops: impl FnMut(Vec<G>)) -> u64 {
+        self.drop_expired(self.bags(), drops)
+    }
+
+    fn drop_expired(&self, mut bags: MutexGuard<'_, VecDeque<Bag<G>>>, mut drops: impl FnMut(Vec<G>)) -> u64 {
         let oldest = self.oldest_guard();
         let expired = bags.iter().take_while(|bag| bag.stamp < oldest).count();
         let expired: Vec<Bag<G>> = bags.drain(..expired).collect();
@@ -158,7 +183,7 @@ impl<G> Collector<G> {
         for bag in expired {
             // Even if a drop in it panics.
             let _counted = Counted { deferred: &self.deferred, weight: bag.weight };
-            drop(bag.contents);
+            drops(bag.contents);
         }
         oldest
     }
@@ -209,6 +234,13 @@ pub struct Guard<'c> {
 }
 
 impl Guard<'_> {
+    /// Counts one more of the thing with this number. Only this thread writes to its seat.
+    #[inline]
+    pub(super) fn count(&self, of: usize) {
+        let count = &self.seat.counts[of];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
     /// A small number that no other thread has as long as the guard is there.
     #[inline]
     pub(crate) fn place(&self) -> usize {
@@ -241,7 +273,10 @@ mod place {
     use std::collections::BTreeSet;
     use std::rc::Rc;
 
-    use super::Mutex;
+    use std::sync::Mutex;
+
+    #[cfg(feature = "shuttle")]
+    use shuttle::thread_local;
 
     struct Places {
         free: BTreeSet<usize>,

@@ -28,31 +28,24 @@
 //!   reads after it, so the moment lies within its search. The words are copied before the new segments are named, with
 //!   release; the old one is retired after its last name was overwritten.
 
-use crate::mutation::{Fault, on};
-use crate::sync::{AtomicU32, Ordering};
+mod group;
+mod validate;
 
-use super::boxed::{Leave, Named, Own, Record, Seen, Word};
-use super::pointers::Cause;
+use crate::mutation::{Fault, on};
+use crate::sync::{CHECKED, Ordering};
+
+use super::boxed::{At, Entry, Leave, Named, Own, Word};
 use super::reclaim::Guard;
 use super::slab::Slab;
 use super::table::prefetch;
-
-/// Words of a group: with its count they are one line of memory.
-pub(super) const WORDS: usize = if cfg!(feature = "loom") { 1 } else { 7 };
-
-/// Groups of a segment.
-pub(super) const GROUPS: usize = if cfg!(feature = "loom") { 2 } else { 32 };
-
-const HOME_SHIFT: u32 = 16;
-
-/// Words of a segment.
-pub(super) const SEGMENT: usize = WORDS * GROUPS;
+pub(super) use group::SEGMENT;
+use group::{GROUPS, HOME_SHIFT, Segment};
 
 /// A segment is split before it has this many words: searches beyond full groups would be long.
 const FULL: usize = SEGMENT - SEGMENT / 16;
 
 /// Two segments are joined when they have this many words together.
-const JOINED: usize = if cfg!(feature = "loom") { 1 } else { SEGMENT * 3 / 8 };
+const JOINED: usize = if CHECKED { 1 } else { SEGMENT * 3 / 8 };
 
 /// Segments that one operation splits, at most.
 pub(super) const SPLITS_MAX: usize = 4;
@@ -63,87 +56,20 @@ pub(super) const DEPTH_MAX: u32 = 24;
 /// Names in the directory for each segment, at most: hashes that share many bits make it no longer than that.
 const NAMES_MAX: usize = 16;
 
-#[repr(C, align(64))]
-struct Group<T> {
-    words: [Word<T>; WORDS],
-    /// Words that were placed beyond this group because it was full.
-    passed: AtomicU32,
-}
-
-#[cfg(all(not(feature = "loom"), target_pointer_width = "64"))]
-const _: () = assert!(size_of::<Group<u64>>() == 64, "a group is one line of memory");
-
-pub(super) struct Segment<T> {
-    groups: [Group<T>; GROUPS],
-    /// Bits of the hash that its entries share.
-    depth: u32,
-    /// Words that are not empty. The shard's lock is held by all that ask.
-    len: AtomicU32,
-    /// Where its owner lies. Set under the shard's lock before it is named.
-    number: u32,
-}
-
-impl<T> Segment<T> {
-    fn new(depth: u32, number: u32) -> Segment<T> {
-        let group = |_| Group { words: std::array::from_fn(|_| Word::empty()), passed: AtomicU32::new(0) };
-        Segment { groups: std::array::from_fn(group), depth, len: AtomicU32::new(0), number }
-    }
-
-    /// The groups that a search for this hash comes to, each once.
-    #[inline(always)]
-    fn walk(&self, hash: u64) -> impl Iterator<Item = &Group<T>> + Clone {
-        let home = (hash >> HOME_SHIFT) as usize;
-        (0..GROUPS).map(move |step| &self.groups[(home + step) % GROUPS])
-    }
-
-    /// An empty word for this hash; those that it is placed beyond count it.
-    fn place(&self, hash: u64, leave: &Leave) -> Option<&Word<T>> {
-        for (step, group) in self.walk(hash).enumerate() {
-            if let Some(word) = group.words.iter().find(|word| word.look_locked(leave).is_empty()) {
-                if !on(Fault::PassedNotCounted) {
-                    self.count_passed(hash, step, 1);
-                }
-                self.count(1);
-                return Some(word);
-            }
-        }
-        None
-    }
-
-    fn count_passed(&self, hash: u64, groups: usize, by: i32) {
-        for group in self.walk(hash).take(groups) {
-            let count = group.passed.load(Ordering::Relaxed);
-            group.passed.store(count.saturating_add_signed(by), Ordering::Relaxed);
-        }
-    }
-
-    fn count(&self, by: i32) {
-        self.len.store(self.len.load(Ordering::Relaxed).saturating_add_signed(by), Ordering::Relaxed);
-    }
-
-    fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed) as usize
-    }
-
-    fn words(&self) -> impl Iterator<Item = &Word<T>> {
-        self.groups.iter().flat_map(|group| &group.words)
-    }
-}
-
 #[cfg(not(feature = "loom"))]
-type Names<T> = Box<[Named<Segment<T>>]>;
+type Names<R> = Box<[Named<Segment<R>>]>;
 /// A model that leaves a rule out follows them when they were dropped.
 #[cfg(feature = "loom")]
-type Names<T> = std::mem::ManuallyDrop<Box<[Named<Segment<T>>]>>;
+type Names<R> = std::mem::ManuallyDrop<Box<[Named<Segment<R>>]>>;
 
 /// The names of all segments, by prefix.
-pub(super) struct Directory<T> {
+pub(super) struct Directory<R> {
     depth: u32,
-    names: Names<T>,
+    names: Names<R>,
 }
 
-impl<T> Directory<T> {
-    fn new(depth: u32, names: Box<[Named<Segment<T>>]>) -> Directory<T> {
+impl<R> Directory<R> {
+    fn new(depth: u32, names: Box<[Named<Segment<R>>]>) -> Directory<R> {
         #[cfg(feature = "loom")]
         let names = std::mem::ManuallyDrop::new(names);
         Directory { depth, names }
@@ -158,28 +84,25 @@ impl<T> Directory<T> {
 }
 
 /// What readers of a shard begin at.
-pub(super) struct Root<T> {
-    directory: Named<Directory<T>>,
+pub(super) struct Root<R> {
+    directory: Named<Directory<R>>,
     /// Bits of the hash that are the shard's.
     above: u32,
 }
 
-impl<T> Root<T> {
-    /// Looks for the record with this hash of which `is` says so, without a lock. That it has just this hash does not
-    /// rest on `is`, which is a program's: by its hash a record is found again and taken out of sight.
+impl<R> Root<R> {
+    /// Looks for the entry with this hash of which `is` says so, without a lock.
     #[inline(always)]
-    pub fn look<'g>(&self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Here<'g, T>> {
-        let directory = self.directory.follow(guard);
-        let segment = directory.names[directory.at(hash, self.above)].follow(guard);
+    pub fn look<'g>(&self, hash: u64, guard: &'g Guard<'_>, mut is: impl FnMut(&'g R) -> bool) -> Option<Here<'g, R>> {
+        let segment = self.segment(hash, guard);
         for group in segment.walk(hash) {
             for word in &group.words {
                 let seen = word.look(guard);
                 if seen.may_be(hash)
-                    && let Some(record) = seen.record()
-                    && record.hash == hash
-                    && is(record.item())
+                    && let Some(entry) = seen.entry()
+                    && is(entry)
                 {
-                    return Some(Here { record, seen });
+                    return Some(Here { entry, seen });
                 }
             }
             if group.passed.load(Ordering::Relaxed) == 0 {
@@ -189,32 +112,49 @@ impl<T> Root<T> {
         None
     }
 
+    #[inline(always)]
+    fn segment<'g>(&self, hash: u64, guard: &'g Guard<'_>) -> &'g Segment<R>
+    where
+        R: 'g,
+    {
+        let directory = self.directory.follow(guard);
+        directory.names[directory.at(hash, self.above)].follow(guard)
+    }
+
     /// Asks for the memory of the group in which a search for this hash begins.
     pub fn ahead(&self, hash: u64, guard: &Guard<'_>) {
-        let directory = self.directory.follow(guard);
-        let segment = directory.names[directory.at(hash, self.above)].follow(guard);
+        let segment = self.segment(hash, guard);
         prefetch(&segment.groups[(hash >> HOME_SHIFT) as usize % GROUPS]);
     }
 
-    /// The records of the segment in which this hash falls, from the hash on, and the first hash beyond it, if there is
-    /// one. Who goes on from there comes to each entry once that is in all the time: no entry changes its hash, and of
-    /// a segment that was joined since with the one before, what comes before is left out.
-    pub fn around<'g>(&self, hash: u64, guard: &'g Guard<'_>) -> (impl Iterator<Item = Here<'g, T>>, Option<u64>)
+    /// The entry that a key with this hash probably has: the first in its home group with its print.
+    #[inline]
+    pub fn probable<'g>(&self, hash: u64, guard: &'g Guard<'_>) -> Option<&'g R>
     where
-        T: 'g,
+        R: 'g,
     {
-        let directory = self.directory.follow(guard);
-        let segment = directory.names[directory.at(hash, self.above)].follow(guard);
-        let last = hash | u64::MAX >> (self.above + segment.depth);
-        let seen = segment.words().map(|word| word.look(guard));
-        let here = seen.filter_map(|seen| Some(Here { record: seen.record()?, seen }));
-        (here.filter(move |here| here.record.hash >= hash), last.checked_add(1))
+        let group = self.segment(hash, guard).walk(hash).next()?;
+        let seen = group.words.iter().map(|word| word.look(guard));
+        seen.filter(|seen| seen.may_be(hash)).find_map(At::entry)
     }
 
-    /// Whether what was seen is still there, without a look at the record.
-    pub fn holds<'g>(&self, hash: u64, guard: &'g Guard<'_>, seen: Seen<'g, T>) -> bool {
-        let directory = self.directory.follow(guard);
-        let segment = directory.names[directory.at(hash, self.above)].follow(guard);
+    /// The entries of the segment in which this hash falls, from the hash on, and the first hash beyond it, if there is
+    /// one. Who goes on from there comes to each entry once that is in all the time: no entry changes its hash, and of
+    /// a segment that was joined since with the one before, what comes before is left out.
+    pub fn around<'g>(&self, hash: u64, guard: &'g Guard<'_>) -> (impl Iterator<Item = Here<'g, R>>, Option<u64>)
+    where
+        R: Entry + 'g,
+    {
+        let segment = self.segment(hash, guard);
+        let last = hash | u64::MAX >> (self.above + segment.depth());
+        let seen = segment.words().map(|word| word.look(guard));
+        let here = seen.filter_map(|seen| Some(Here { entry: seen.entry()?, seen }));
+        (here.filter(move |here| here.entry.hash() >= hash), last.checked_add(1))
+    }
+
+    /// Whether what was seen is still there, without a look at the entry.
+    pub fn holds<'g>(&self, hash: u64, guard: &'g Guard<'_>, seen: At<'g, R>) -> bool {
+        let segment = self.segment(hash, guard);
         for group in segment.walk(hash) {
             if group.words.iter().any(|word| word.look(guard) == seen) {
                 return true;
@@ -227,25 +167,31 @@ impl<T> Root<T> {
     }
 }
 
-/// A record, and its word as it was seen.
-pub(super) struct Here<'g, T> {
-    pub record: &'g Record<T>,
-    pub seen: Seen<'g, T>,
+/// An entry, and its word as it was seen.
+pub(super) struct Here<'g, R> {
+    pub entry: &'g R,
+    pub seen: At<'g, R>,
 }
 
-/// What is out of the readers' sight.
-#[expect(dead_code, reason = "owners are kept to be dropped")]
-pub(super) enum Retired<T> {
-    /// With the cause for which it left, if it was in.
-    Record(Own<Record<T>>, Option<Cause>),
-    Segment(Own<Segment<T>>),
-    Directory(Own<Directory<T>>),
+/// A part of the table that is out of the readers' sight.
+pub(super) enum Old<R> {
+    Segment(Own<Segment<R>>),
+    Directory(Own<Directory<R>>),
+}
+
+impl<R> Old<R> {
+    pub fn bytes(&self) -> usize {
+        match self {
+            Old::Segment(segment) => size_of_val(&**segment),
+            Old::Directory(directory) => size_of_val(&*directory.names),
+        }
+    }
 }
 
 /// What the shard's lock guards of its table.
-pub(super) struct Index<T> {
-    directory: Own<Directory<T>>,
-    segments: Slab<Own<Segment<T>>>,
+pub(super) struct Index<R> {
+    directory: Own<Directory<R>>,
+    segments: Slab<Own<Segment<R>>>,
     /// Segments of each depth.
     of_depth: [u32; DEPTH_MAX as usize + 1],
     above: u32,
@@ -257,9 +203,9 @@ pub(super) struct Index<T> {
 /// The table has no place for a key, since too many share the bits of its hash.
 pub(super) struct NoPlace;
 
-impl<T> Index<T> {
+impl<R> Index<R> {
     /// An empty table of a shard that is `above` bits of the hash, and what its readers begin at.
-    pub fn new(above: u32) -> (Index<T>, Root<T>) {
+    pub fn new(above: u32) -> (Index<R>, Root<R>) {
         let mut segments = Slab::new();
         let segment = Own::new(Segment::new(0, segments.next()));
         let directory = Own::new(Directory::new(0, [Named::new(&segment)].into()));
@@ -269,44 +215,61 @@ impl<T> Index<T> {
         of_depth[0] = 1;
         (Index { directory, segments, of_depth, above, copied: 0, leave: Leave::new() }, root)
     }
+}
 
-    fn segment(&self, hash: u64) -> &Segment<T> {
+impl<R: Entry> Index<R> {
+    fn segment(&self, hash: u64) -> &Segment<R> {
         self.directory.names[self.directory.at(hash, self.above)].follow_locked(&self.leave)
     }
 
-    /// The word of a record that has an owner, and how many groups it is beyond its home.
-    fn word_of(&self, record: &Record<T>) -> Option<(usize, &Word<T>)> {
-        let is_it =
-            |word: &&Word<T>| word.look_locked(&self.leave).record().is_some_and(|other| std::ptr::eq(other, record));
-        let mut groups = self.segment(record.hash).walk(record.hash).enumerate();
-        let found = groups.find_map(|(step, group)| Some((step, group.words.iter().find(is_it)?)));
-        debug_assert!(found.is_some(), "a record that has an owner has a word");
-        found
+    /// The entry with this hash of which `is` says so.
+    pub fn find(&self, hash: u64, is: impl Fn(&R) -> bool) -> Option<&R> {
+        for group in self.segment(hash).walk(hash) {
+            let seen = group.words.iter().map(|word| word.look_locked(&self.leave)).filter(|seen| seen.may_be(hash));
+            if let Some(found) = seen.filter_map(At::entry).find(|entry| is(entry)) {
+                return Some(found);
+            }
+            if group.passed.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+        }
+        None
     }
 
-    /// Names a record in place of another one of the same key.
-    pub fn replace(&self, old: &Record<T>, new: &Own<Record<T>>, marked: bool) {
-        if let Some((_, word)) = self.word_of(old) {
-            word.name(new, marked);
+    /// The word of an entry with this hash that has an owner, and how many groups it is beyond its home.
+    fn word_of(&self, hash: u64, entry: &R) -> Option<(usize, &Word<R>)> {
+        let is_it =
+            |word: &&Word<R>| word.look_locked(&self.leave).entry().is_some_and(|other| std::ptr::eq(other, entry));
+        let mut groups = self.segment(hash).walk(hash).enumerate();
+        groups.find_map(|(step, group)| Some((step, group.words.iter().find(is_it)?)))
+    }
+
+    /// Names an entry in place of another one of the same key.
+    pub fn replace(&self, old: &R, new: &R, marked: bool) {
+        let found = self.word_of(old.hash(), old);
+        debug_assert!(found.is_some(), "an entry that has an owner has a word");
+        if let Some((_, word)) = found {
+            word.name(new, new.hash(), marked);
         }
     }
 
-    /// Sets the mark of a record's publication.
-    pub fn set_marked(&self, record: &Record<T>, marked: bool) {
-        if let Some((_, word)) = self.word_of(record) {
+    /// Sets the mark of an entry's publication.
+    pub fn set_marked(&self, entry: &R, marked: bool) {
+        let found = self.word_of(entry.hash(), entry);
+        debug_assert!(found.is_some(), "an entry that has an owner has a word");
+        if let Some((_, word)) = found {
             word.set_marked(marked);
         }
     }
 
-    /// Names a record of a key that is not there yet.
-    pub fn insert(
+    /// Names an entry of a key that is not there yet.
+    pub fn insert<G: From<Old<R>>>(
         &mut self,
-        root: &Root<T>,
-        record: &Own<Record<T>>,
+        root: &Root<R>,
+        (entry, hash): (&R, u64),
         marked: bool,
-        retired: &mut Vec<Retired<T>>,
+        retired: &mut Vec<G>,
     ) -> Result<(), NoPlace> {
-        let hash = record.hash;
         for _ in 0..SPLITS_MAX {
             if self.segment(hash).len() < FULL {
                 break;
@@ -316,25 +279,27 @@ impl<T> Index<T> {
             }
         }
         let word = self.segment(hash).place(hash, &self.leave).ok_or(NoPlace)?;
-        word.name(record, marked);
+        word.name(entry, hash, marked);
         Ok(())
     }
 
-    /// Takes the name of a record away.
-    pub fn remove(&mut self, root: &Root<T>, record: &Record<T>, retired: &mut Vec<Retired<T>>) {
-        let Some((step, word)) = self.word_of(record) else { return };
-        let segment = self.segment(record.hash);
+    /// Takes the name of an entry with this hash away. False: it has no name where its hash says. Of a hash that does
+    /// not change that is never so.
+    pub fn remove<G: From<Old<R>>>(&mut self, root: &Root<R>, (entry, hash): (&R, u64), retired: &mut Vec<G>) -> bool {
+        let Some((step, word)) = self.word_of(hash, entry) else { return false };
+        let segment = self.segment(hash);
         word.clear();
-        segment.count_passed(record.hash, step, -1);
+        segment.count_passed(hash, step, -1);
         segment.count(-1);
-        if segment.depth > 0 && segment.len() <= JOINED {
-            self.join(root, record.hash, retired);
+        if segment.depth() > 0 && segment.len() <= JOINED {
+            self.join(root, hash, retired);
         }
+        true
     }
 
     /// Splits the segment of a hash; whether it could.
-    fn split(&mut self, root: &Root<T>, hash: u64, retired: &mut Vec<Retired<T>>) -> bool {
-        let (depth, number) = (self.segment(hash).depth, self.segment(hash).number);
+    fn split<G: From<Old<R>>>(&mut self, root: &Root<R>, hash: u64, retired: &mut Vec<G>) -> bool {
+        let (depth, number) = (self.segment(hash).depth(), self.segment(hash).number());
         if depth == DEPTH_MAX {
             return false;
         }
@@ -361,19 +326,19 @@ impl<T> Index<T> {
         }
         self.of_depth[depth as usize] -= 1;
         self.of_depth[depth as usize + 1] += 2;
-        retired.extend(self.segments.remove(number).map(Retired::Segment));
+        retired.extend(self.segments.remove(number).map(|segment| Old::Segment(segment).into()));
         true
     }
 
     /// Joins the segment of a hash with the one that differs from it by a bit, if that leaves room.
-    fn join(&mut self, root: &Root<T>, hash: u64, retired: &mut Vec<Retired<T>>) {
-        let depth = self.segment(hash).depth;
+    fn join<G: From<Old<R>>>(&mut self, root: &Root<R>, hash: u64, retired: &mut Vec<G>) {
+        let depth = self.segment(hash).depth();
         let other = hash ^ 1 << (64 - self.above - depth);
         let (one, two) = (self.segment(hash), self.segment(other));
-        if two.depth != depth || one.len() + two.len() > JOINED {
+        if two.depth() != depth || one.len() + two.len() > JOINED {
             return;
         }
-        let numbers = [one.number, two.number];
+        let numbers = [one.number(), two.number()];
         let whole = self.segments.next();
         self.segments.insert(Own::new(Segment::new(depth - 1, whole)));
         for number in numbers {
@@ -385,7 +350,7 @@ impl<T> Index<T> {
         self.of_depth[depth as usize] -= 2;
         self.of_depth[depth as usize - 1] += 1;
         for number in numbers {
-            retired.extend(self.segments.remove(number).map(Retired::Segment));
+            retired.extend(self.segments.remove(number).map(|segment| Old::Segment(segment).into()));
         }
         if depth == self.directory.depth && self.of_depth[depth as usize] == 0 {
             self.set_directory_depth(root, depth - 1, retired);
@@ -399,12 +364,12 @@ impl<T> Index<T> {
         else {
             return debug_assert!(false, "segments have owners");
         };
-        let bit = 64 - self.above - zero.depth.max(1);
+        let bit = 64 - self.above - zero.depth().max(1);
         for word in from.words() {
             let seen = word.look_locked(&self.leave);
-            let Some(record) = seen.record() else { continue };
-            let half = if record.hash >> bit & 1 == 0 { zero } else { one };
-            let place = half.place(record.hash, &self.leave);
+            let Some(hash) = seen.entry().map(R::hash) else { continue };
+            let half = if hash >> bit & 1 == 0 { zero } else { one };
+            let place = half.place(hash, &self.leave);
             debug_assert!(place.is_some(), "a half has room for all");
             if let Some(place) = place {
                 place.copy(seen);
@@ -422,61 +387,29 @@ impl<T> Index<T> {
     }
 
     /// Takes another directory, of twice or half the names.
-    fn set_directory_depth(&mut self, root: &Root<T>, depth: u32, retired: &mut Vec<Retired<T>>) {
+    fn set_directory_depth<G: From<Old<R>>>(&mut self, root: &Root<R>, depth: u32, retired: &mut Vec<G>) {
         let old = &self.directory;
         let names = (0..1usize << depth).map(|place| {
             let before = if depth > old.depth { place / 2 } else { place * 2 };
             let segment = old.names[before].follow_locked(&self.leave);
-            self.segments.get(segment.number).map(Named::new)
+            self.segments.get(segment.number()).map(Named::new)
         });
-        let names: Option<Box<[Named<Segment<T>>]>> = names.collect();
+        let names: Option<Box<[Named<Segment<R>>]>> = names.collect();
         debug_assert!(names.is_some(), "segments have owners");
         let Some(names) = names else { return };
         self.copied += names.len();
         let directory = Own::new(Directory::new(depth, names));
         root.directory.set(&directory);
-        retired.push(Retired::Directory(std::mem::replace(&mut self.directory, directory)));
+        retired.push(Old::Directory(std::mem::replace(&mut self.directory, directory)).into());
+    }
+
+    /// Whether no word names anything.
+    pub fn is_empty(&self) -> bool {
+        self.segments.iter().all(|(_, segment)| segment.len() == 0)
     }
 
     /// Memory that the table takes.
     pub fn bytes(&self) -> usize {
-        self.segments.len() * size_of::<Segment<T>>() + size_of_val(&*self.directory.names)
-    }
-}
-
-/// Panics if the table contradicts itself; answers its records.
-#[cfg(all(test, not(feature = "loom")))]
-impl<T> Index<T> {
-    pub fn validate(&self) -> Vec<&Record<T>> {
-        let mut records = Vec::new();
-        assert_eq!(self.directory.names.len(), 1 << self.directory.depth);
-        let mut of_depth = [0; DEPTH_MAX as usize + 1];
-        for (number, segment) in self.segments.iter() {
-            assert_eq!(segment.number, number);
-            of_depth[segment.depth as usize] += 1;
-            let mut passed = [0; GROUPS];
-            let here = records.len();
-            for (at, group) in segment.groups.iter().enumerate() {
-                for record in group.words.iter().filter_map(|word| word.look_locked(&self.leave).record()) {
-                    assert!(std::ptr::eq(self.segment(record.hash), &**segment), "a record is in its segment");
-                    let home = (record.hash >> HOME_SHIFT) as usize % GROUPS;
-                    (0..(at + GROUPS - home) % GROUPS).for_each(|step| passed[(home + step) % GROUPS] += 1);
-                    let reached = |other: &Group<T>| std::ptr::eq(other, group);
-                    let on_the_way = segment.walk(record.hash).take_while(|other| !reached(other));
-                    assert!(on_the_way.clone().all(|other| other.passed.load(Ordering::Relaxed) > 0), "it is found");
-                    records.push(record);
-                }
-            }
-            assert_eq!(segment.len(), records.len() - here, "words are counted");
-            let counted: Vec<u32> = segment.groups.iter().map(|group| group.passed.load(Ordering::Relaxed)).collect();
-            assert_eq!(counted, passed, "a group counts what was placed beyond it");
-        }
-        assert_eq!(of_depth, self.of_depth, "depths are counted");
-        assert!(self.directory.depth == 0 || of_depth[self.directory.depth as usize] > 0, "no bit too many");
-        records
-    }
-
-    pub fn segments(&self) -> usize {
-        self.segments.len()
+        self.segments.len() * size_of::<Segment<R>>() + size_of_val(&*self.directory.names)
     }
 }

@@ -34,10 +34,10 @@ use super::slot::{Cells, Plain, Slot};
 use super::tags::{DEAD, FREE, Lanes, Tags, tag_of};
 
 /// Of a group.
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub(super) const SLOTS: usize = 16;
 /// The models' time is that of making groups, for the most part.
-#[cfg(feature = "loom")]
+#[cfg(any(feature = "loom", feature = "shuttle"))]
 pub(super) const SLOTS: usize = 2;
 
 /// A line of memory about its slots, and the slots: beside each other, so that both are of one page.
@@ -85,7 +85,7 @@ impl<K: Plain, V: Plain> Group<K, V> {
     }
 }
 
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(std::mem::offset_of!(Group<u64, u64>, slots) == 64, "all about the slots is one line of memory");
 
 /// See the module.
@@ -383,12 +383,18 @@ fn split(slot: u32) -> (usize, usize) {
 /// Asks for the line of memory in which `place` begins; goes on at once.
 #[inline(always)]
 pub(super) fn prefetch<T>(place: &T) {
+    prefetch_at(std::ptr::from_ref(place).cast());
+}
+
+/// The same of an address, whatever is there.
+#[inline(always)]
+pub(super) fn prefetch_at(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing that the program sees and never faults; SSE is part of every x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
+    let _ = address;
 }

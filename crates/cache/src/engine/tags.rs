@@ -3,7 +3,13 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-#[cfg(any(test, miri, feature = "loom", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(any(
+    test,
+    miri,
+    feature = "loom",
+    feature = "shuttle",
+    not(any(target_arch = "x86_64", target_arch = "aarch64"))
+))]
 use super::table::SLOTS;
 
 /// Of a slot that holds nothing.
@@ -66,9 +72,9 @@ impl Tags {
 #[derive(Clone, Copy)]
 pub(super) struct Lanes(Bits);
 
-#[cfg(not(all(target_arch = "aarch64", not(miri), not(feature = "loom"))))]
+#[cfg(not(all(target_arch = "aarch64", not(miri), not(any(feature = "loom", feature = "shuttle")))))]
 type Bits = u32;
-#[cfg(all(target_arch = "aarch64", not(miri), not(feature = "loom")))]
+#[cfg(all(target_arch = "aarch64", not(miri), not(any(feature = "loom", feature = "shuttle"))))]
 type Bits = u64;
 
 const STEP_LOG2: u32 = if Bits::BITS == 64 { 2 } else { 0 };
@@ -92,7 +98,7 @@ impl Iterator for Lanes {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri), not(feature = "loom")))]
+#[cfg(all(target_arch = "x86_64", not(miri), not(any(feature = "loom", feature = "shuttle"))))]
 mod simd {
     use std::arch::asm;
 
@@ -124,7 +130,7 @@ mod simd {
     }
 }
 
-#[cfg(all(target_arch = "aarch64", not(miri), not(feature = "loom")))]
+#[cfg(all(target_arch = "aarch64", not(miri), not(any(feature = "loom", feature = "shuttle"))))]
 mod simd {
     use std::arch::aarch64::{
         vceqq_u8, vcombine_u64, vcreate_u64, vdupq_n_u8, vget_lane_u64, vreinterpret_u64_u8, vreinterpretq_u8_u64,
@@ -147,7 +153,7 @@ mod simd {
     }
 }
 
-#[cfg(any(miri, feature = "loom", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(any(miri, feature = "loom", feature = "shuttle", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod simd {
     use super::{AtomicU64, Lanes};
 
@@ -158,7 +164,13 @@ mod simd {
 }
 
 /// Without vectors: exact, so that a free slot is never one that has an entry.
-#[cfg(any(test, miri, feature = "loom", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(any(
+    test,
+    miri,
+    feature = "loom",
+    feature = "shuttle",
+    not(any(target_arch = "x86_64", target_arch = "aarch64"))
+))]
 fn portable(words: &[AtomicU64; 2], tag: u32) -> Lanes {
     const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let half = |word: &AtomicU64| {

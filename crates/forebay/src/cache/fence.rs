@@ -2,9 +2,8 @@
 
 use futures_channel::oneshot;
 
-use super::{Cache, Context};
+use super::{Cache, Context, Entering};
 use crate::key::Key;
-use crate::mutation::{self, Fault};
 use crate::policy::AccessKind;
 use crate::read::Read;
 
@@ -47,6 +46,8 @@ pub struct Fill {
     cache: Cache,
     key: Key,
     id: u64,
+    /// It has been ended, by itself.
+    over: bool,
 }
 
 /// Waits for the answer to another's fill.
@@ -56,7 +57,7 @@ pub struct Follow {
 
 impl Fill {
     pub(super) fn new(cache: Cache, key: Key, id: u64) -> Fill {
-        Fill { cache, key, id }
+        Fill { cache, key, id, over: false }
     }
 
     /// Which key.
@@ -66,13 +67,7 @@ impl Fill {
 
     /// The store has answered: followers get it now, the cache when the fill is completed. False if it was ended.
     pub fn fetched(&self, read: &Read) -> bool {
-        let mut partition = self.cache.inner.partition(self.key.borrow());
-        let Some(flight) = partition.flight(&self.key, self.id) else { return false };
-        flight.fetched = Some(read.clone());
-        for follower in flight.followers.drain(..) {
-            let _ = follower.send(read.clone());
-        }
-        true
+        self.cache.inner.partition(self.key.borrow()).fetched(&self.key, self.id, read)
     }
 
     /// Whether nothing has ended it: what was read is still what the store holds.
@@ -81,15 +76,17 @@ impl Fill {
     }
 
     /// Puts the value in, if the policy lets it. False if the fill was ended: what was read may be old.
-    pub fn complete(self, read: &Read, context: &Context, kind: AccessKind) -> bool {
-        (self.fetched(read) || mutation::on(Fault::OvertakenFill))
-            && self.cache.fill(&self.key, self.id, read, context, kind)
+    pub fn complete(mut self, read: &Read, context: &Context, kind: AccessKind) -> bool {
+        self.over = true;
+        self.cache.complete(&self.key, self.id, read, Entering { context, kind, marked: false })
     }
 }
 
 impl Drop for Fill {
     fn drop(&mut self) {
-        self.cache.inner.partition(self.key.borrow()).end_flight(&self.key, Some(self.id));
+        if !self.over {
+            self.cache.inner.partition(self.key.borrow()).end_flight(&self.key, Some(self.id));
+        }
     }
 }
 

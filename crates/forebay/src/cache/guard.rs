@@ -1,19 +1,18 @@
-//! A partition's mutex. To drop a large document takes as long as it has elements, so none is dropped while the mutex
-//! is held. What a partition gives up is kept until then ([`GivenUp`]), and so is all that a clearing gives up. A
-//! very large document, or very many, are dropped by whatever the cache was told of
+//! A partition's mutex, and what is beside all mutexes: the readers' side of the table, and what drops documents. To
+//! drop a large document takes as long as it has elements, so none is dropped while a mutex is held. What a partition
+//! gives up is retired when the mutex is not held any more, and dropped when no reader may see it. A very large
+//! document, or very many ([`GivenUp`]), are dropped by whatever the cache was told of
 //! ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{OnceLock, PoisonError};
 
-use super::partition::Partition;
-use crate::read::Read;
-use crate::read::record::Record;
-use crate::sync::{Mutex, MutexGuard};
-use crate::value::{Kind, Value};
+use forebay_cache::{Readers, Retired};
 
-/// Bytes above which a document is not dropped under the mutex.
-const LATER_BYTES_MIN: usize = 4 << 10;
+use super::partition::Partition;
+use crate::read::record::{Apart, Record};
+use crate::sync::{Mutex, MutexGuard, yield_now};
+use crate::value::{Kind, Value};
 
 /// Bytes of collections above which to drop them takes long.
 const LARGE_BYTES: usize = 256 << 10;
@@ -21,58 +20,61 @@ const LARGE_BYTES: usize = 256 << 10;
 /// Small documents that go at once above which to drop them takes long.
 const MANY_SMALL: usize = 4096;
 
+/// Times that other threads are let run, so that what they look at may be dropped.
+const YIELDS_MAX: usize = 100;
+
 /// Documents of which the cache holds nothing any more; perhaps nobody else does either.
 #[derive(Default)]
-pub struct GivenUp {
-    large: Vec<Read>,
-    /// Those of a clearing, which are many, however small each of them is.
-    small: Vec<Record>,
-    /// Many go at once now.
-    pub(super) all: bool,
-}
+pub struct GivenUp(Vec<Record>);
 
 impl GivenUp {
-    /// Keeps what an entry holds that is replaced or goes, if it is so large.
-    pub(super) fn keep(&mut self, record: &Record, charged: usize) {
-        if charged > LATER_BYTES_MIN {
-            self.large.push(record.read());
-        }
-    }
-
-    /// Likewise of an entry that goes; what is small is kept of many that go at once.
-    pub(super) fn gone(&mut self, record: Record, charged: usize) {
-        self.keep(&record, charged);
-        if self.all && charged <= LATER_BYTES_MIN {
-            self.small.push(record);
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.large.is_empty() && self.small.is_empty()
-    }
-
     /// Whether to drop it takes long. A byte string is dropped at once, however long it is.
     fn is_large(&self) -> bool {
-        let values = self.large.iter().filter_map(|read| read.value.as_ref());
-        let bytes: usize = values.filter(|value| value.kind() != Kind::Bytes).map(Value::size).sum();
-        bytes > LARGE_BYTES || self.small.len() > MANY_SMALL
+        let collection =
+            |record: &Record| record.view().apart().filter(|value| value.kind() != Kind::Bytes).map(Value::size);
+        self.0.len() > MANY_SMALL || self.0.iter().filter_map(collection).sum::<usize>() > LARGE_BYTES
     }
 }
 
 type Drops = Box<dyn Fn(GivenUp) + Send + Sync>;
 
-/// What drops very large documents.
-#[derive(Default)]
-pub(super) struct Dropping(OnceLock<Drops>);
+/// What is beside all mutexes.
+pub(super) struct Beside {
+    pub readers: Readers<Apart>,
+    /// What drops very large documents.
+    drops: OnceLock<Drops>,
+    /// What may be out of sight and not dropped before others are let run.
+    deferred_max: usize,
+}
 
-impl Dropping {
-    /// The first counts.
-    pub(super) fn set(&self, drops: Drops) {
-        let _ = self.0.set(drops);
+impl Beside {
+    pub fn new(readers: Readers<Apart>, deferred_max: usize) -> Beside {
+        Beside { readers, drops: OnceLock::new(), deferred_max }
     }
 
-    fn drop_now_or_elsewhere(&self, given_up: GivenUp) {
-        match self.0.get().filter(|_| given_up.is_large()) {
+    /// The first counts.
+    pub fn drop_large_with(&self, drops: Drops) {
+        let _ = self.drops.set(drops);
+    }
+
+    /// Whether readers keep so much from being dropped that nothing else may be replaced.
+    pub fn is_overdue(&self) -> bool {
+        self.readers.deferred() > self.deferred_max
+    }
+
+    /// No mutex is held.
+    fn retire(&self, due: Retired<Apart>) {
+        let mut given_up = GivenUp::default();
+        let mut drops = |held| given_up.0.push(Record::from(held));
+        self.readers.retire(due, &mut drops);
+        for _ in 0..YIELDS_MAX {
+            if !self.is_overdue() {
+                break;
+            }
+            yield_now();
+            self.readers.collect(&mut drops);
+        }
+        match self.drops.get().filter(|_| given_up.is_large()) {
             Some(drops) => drops(given_up),
             None => drop(given_up),
         }
@@ -88,32 +90,26 @@ impl Guarded {
     }
 
     /// A panic under the mutex is a bug in a policy; the partition is used as it is.
-    pub(super) fn lock<'a>(&'a self, dropping: &'a Dropping) -> Guard<'a> {
-        Guard { partition: self.0.lock().unwrap_or_else(PoisonError::into_inner), later: Later::none(dropping) }
+    pub(super) fn lock<'a>(&'a self, beside: &'a Beside) -> Guard<'a> {
+        Guard { partition: self.0.lock().unwrap_or_else(PoisonError::into_inner), later: Later { due: None, beside } }
     }
 
     /// `None` if another thread holds it.
-    pub(super) fn try_lock<'a>(&'a self, dropping: &'a Dropping) -> Option<Guard<'a>> {
-        self.0.try_lock().ok().map(|partition| Guard { partition, later: Later::none(dropping) })
+    pub(super) fn try_lock<'a>(&'a self, beside: &'a Beside) -> Option<Guard<'a>> {
+        self.0.try_lock().ok().map(|partition| Guard { partition, later: Later { due: None, beside } })
     }
 }
 
-/// What is dropped when the mutex is not held any more.
+/// What is retired when the mutex is not held any more.
 struct Later<'a> {
-    given_up: GivenUp,
-    dropping: &'a Dropping,
-}
-
-impl Later<'_> {
-    fn none(dropping: &Dropping) -> Later<'_> {
-        Later { given_up: GivenUp::default(), dropping }
-    }
+    due: Option<Retired<Apart>>,
+    beside: &'a Beside,
 }
 
 impl Drop for Later<'_> {
     fn drop(&mut self) {
-        if !self.given_up.is_empty() {
-            self.dropping.drop_now_or_elsewhere(std::mem::take(&mut self.given_up));
+        if let Some(due) = self.due.take() {
+            self.beside.retire(due);
         }
     }
 }
@@ -141,9 +137,7 @@ impl DerefMut for Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if !self.partition.given_up.is_empty() {
-            self.later.given_up = std::mem::take(&mut self.partition.given_up);
-        }
+        self.later.due = self.partition.entries.due();
     }
 }
 
@@ -175,8 +169,8 @@ mod tests {
         let counted = dropped.clone();
         cache.drop_large_with(move |given_up| {
             // Would wait for ever under the mutex.
-            assert!(unlocked.peek(Key::new(0, b"another").borrow()).is_none());
-            counted.fetch_add(given_up.large.len(), Ordering::Relaxed);
+            assert!(unlocked.explain(Key::new(0, b"another").borrow()).is_none());
+            counted.fetch_add(given_up.0.len(), Ordering::Relaxed);
         });
         let key = Key::new(0, b"large");
         let fill = |key: &Key, read: &Read| match cache.begin_fill(key) {
@@ -212,8 +206,8 @@ mod tests {
         let (dropped, unlocked) = (Arc::new(AtomicUsize::new(0)), cache.clone());
         let counted = dropped.clone();
         cache.drop_large_with(move |given_up| {
-            assert!(unlocked.peek(Key::new(0, b"another").borrow()).is_none());
-            counted.fetch_add(given_up.small.len(), Ordering::Relaxed);
+            assert!(unlocked.explain(Key::new(0, b"another").borrow()).is_none());
+            counted.fetch_add(given_up.0.len(), Ordering::Relaxed);
         });
         let many = super::MANY_SMALL + 1;
         for number in 0..many {

@@ -45,7 +45,7 @@ impl Cache {
             if self.fits(0) || stuck == partitions.len() {
                 return;
             }
-            let mut partition = partitions[(start + step) % partitions.len()].lock(&self.inner.dropping);
+            let mut partition = partitions[(start + step) % partitions.len()].lock(&self.inner.beside);
             let access = forced(&partition.access(0, None, &Context::default(), AccessKind::Read, 0));
             stuck += 1;
             for _ in 0..EVICTED_IN_A_ROW {

@@ -10,14 +10,13 @@
 //! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole. If it has more than one key,
 //!   all are marked, then installed, then unmarked.
 //! * *The second look* ([`Cache::look`], [`Cache::unchanged`]): a reader without locks takes each key's value and
-//!   sequence word and then looks at all the words again. Version and mark are one word, so one comparison tells.
+//!   word and then looks at all the words again. Record and mark are one word, so one comparison tells.
 //!   The proof is in `docs/guarantees.md`.
 //!
-//! The cache is split into partitions by key hash, each with its own lock and its own policy order; all share one byte
-//! budget. It never calls a store.
+//! Readers look into the table of `forebay-cache`, whose writers are the cache's partitions. A partition has the keys of
+//! some hashes, its own lock and its own policy order. All share one byte budget. The cache never calls a store.
 
 mod budget;
-mod entry;
 mod fence;
 mod guard;
 mod lent;
@@ -25,9 +24,8 @@ mod likeness;
 mod options;
 mod outside;
 mod partition;
+mod reading;
 mod show;
-mod slab;
-mod slot;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -41,8 +39,8 @@ pub use fence::{Begin, Fill, Follow};
 pub use guard::GivenUp;
 pub use lent::{LENT_UNNOTICED_BYTES, Lent};
 pub use likeness::document_charged;
-pub use options::{CacheOptions, Context, Look};
-pub use partition::Word;
+pub use options::{CacheOptions, Context};
+pub use reading::{Look, Reading, Word};
 pub use stats::CacheStats;
 pub use watch::{Accessed, Watcher};
 
@@ -54,12 +52,20 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::version::Version;
-use guard::{Dropping, Guard, Guarded};
+use forebay_cache::Readers;
+use guard::{Beside, Guard, Guarded};
 use partition::Partition;
 use smallvec::SmallVec;
 use transactions::Following;
+
+/// One so-manyth of the budget may be out of sight and not dropped, since readers may see it, before nothing new is
+/// let in; at least [`DEFERRED_BYTES_MIN`].
+const DEFERRED_SHARE: usize = 8;
+
+/// See [`DEFERRED_SHARE`].
+const DEFERRED_BYTES_MIN: usize = 1 << 20;
 
 /// Keys that one look without locks may take together; a larger read takes locks.
 pub const LOOK_KEYS_MAX: usize = 1024;
@@ -72,18 +78,32 @@ pub struct Cache {
 
 struct Inner {
     partitions: Box<[Guarded]>,
-    dropping: Dropping,
+    beside: Beside,
     budget_bytes: usize,
-    used_bytes: AtomicUsize,
-    lent_bytes: AtomicUsize,
+    used_bytes: Alone<AtomicUsize>,
+    lent_bytes: Alone<AtomicUsize>,
     policy: &'static Policy,
     learned: Arc<dyn Learned>,
     /// What is charged for it.
     learned_bytes: AtomicUsize,
     /// What each partition's order is made with.
     settings: Settings,
-    next_fill: AtomicU64,
+    next_fill: Alone<AtomicU64>,
     following: Following,
+    /// Hits and misses when the counted figures were set back.
+    counted_before: Mutex<(u64, u64)>,
+}
+
+/// Alone on its lines of memory: what is written for each miss is nothing that hits read.
+#[repr(align(128))]
+struct Alone<T>(T);
+
+impl<T> std::ops::Deref for Alone<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 /// How a value comes in.
@@ -105,23 +125,26 @@ impl Cache {
         let capacity = (options.budget_bytes / partitions) as u64;
         let settings = Settings { unit: Unit::Bytes, capacity, values };
         let learned = (options.policy.learned)(&settings);
-        let partition = |_| {
+        let (readers, writers) = Readers::new(partitions);
+        let partition = |entries| {
             let order = (options.policy.order)(&settings, learned.clone());
-            Guarded::new(Partition::new(options.policy, order))
+            Guarded::new(Partition::new(entries, options.policy, order))
         };
+        let deferred_max = (options.budget_bytes / DEFERRED_SHARE).max(DEFERRED_BYTES_MIN);
         let cache = Cache {
             inner: Arc::new(Inner {
-                partitions: (0..partitions).map(partition).collect(),
-                dropping: Dropping::default(),
+                partitions: writers.into_iter().map(partition).collect(),
+                beside: Beside::new(readers, deferred_max),
                 budget_bytes: options.budget_bytes,
-                used_bytes: AtomicUsize::new(0),
-                lent_bytes: AtomicUsize::new(0),
+                used_bytes: Alone(AtomicUsize::new(0)),
+                lent_bytes: Alone(AtomicUsize::new(0)),
                 policy: options.policy,
                 learned,
                 learned_bytes: AtomicUsize::new(0),
                 settings,
-                next_fill: AtomicU64::new(0),
+                next_fill: Alone(AtomicU64::new(0)),
                 following: Following::default(),
+                counted_before: Mutex::new((0, 0)),
             }),
         };
         cache.charge_learned();
@@ -132,57 +155,12 @@ impl Cache {
     /// Has very large documents that the cache gives up dropped by `drops`, which must not do that on a thread that
     /// others wait for. The first that is named stays.
     pub fn drop_large_with(&self, drops: impl Fn(GivenUp) + Send + Sync + 'static) {
-        self.inner.dropping.set(Box::new(drops));
+        self.inner.beside.drop_large_with(Box::new(drops));
     }
 
     /// The policy that decides.
     pub fn policy(&self) -> &'static Policy {
         self.inner.policy
-    }
-
-    /// The value of `key`, counted as a hit or a miss. For a reader that holds a lock on the key and found no pending
-    /// result beside it.
-    pub fn get(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
-        let hash = key.hash64();
-        self.inner.partition_of(hash).get(hash, key, context)
-    }
-
-    /// The last published value without counting a hit; for `CACHE EXPLAIN`, watches and checks.
-    pub fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
-        self.inner.partition(key).peek(key)
-    }
-
-    /// First look of a reader without locks; a single key needs no second. `hash` is the key's [`KeyRef::hash64`], here
-    /// as in what follows. Counts nothing: see [`Cache::touch`].
-    pub fn look(&self, hash: u64, key: KeyRef<'_>) -> Look {
-        self.inner.partition_of(hash).look(hash, key)
-    }
-
-    /// Second look: whether the key is still as the first look found it, and not being published.
-    pub fn unchanged(&self, hash: u64, key: KeyRef<'_>, word: Word) -> bool {
-        self.inner.partition_of(hash).unchanged(key, word)
-    }
-
-    /// Counts the hit of a look that held.
-    pub fn touch(&self, hash: u64, word: Word, context: &Context) {
-        self.inner.partition_of(hash).touch(hash, word, context);
-    }
-
-    /// One look at a single key that counts the hit at once. `None`: not cached or being published.
-    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
-        let hash = key.hash64();
-        self.inner.partition_of(hash).get_published(hash, key, context)
-    }
-
-    /// Has the processor fetch what look-ups of several keys with these hashes will need, all at the same time.
-    pub fn prefetch(&self, hashes: &[u64]) {
-        let candidates: SmallVec<[Option<Slot>; 32]> =
-            hashes.iter().map(|hash| self.inner.partition_of(*hash).prefetch_entry(*hash)).collect();
-        for (hash, slot) in hashes.iter().zip(candidates) {
-            if let Some(slot) = slot {
-                self.inner.partition_of(*hash).prefetch_record(slot);
-            }
-        }
     }
 
     /// Begins to fill `key`, or joins the fill that has begun. To be called *before* the store is read.
@@ -245,17 +223,25 @@ impl Cache {
             }
             partition.set_marked(*hash, key.borrow(), true);
         }
+        let marked = !mutation::on(Fault::UnmarkedEarly);
+        if !marked {
+            self.unmark(group, &hashes);
+        }
         for (at, ((key, read), hash)) in group.iter().zip(&hashes).enumerate() {
             match read {
                 Some(read) => {
                     let mut partition = self.inner.partition_of(*hash);
-                    let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked: true };
+                    let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked };
                     self.install(&mut partition, *hash, key, read, entering);
                 }
                 None => self.remove_written(key, &context_of(at)),
             }
         }
-        for ((key, _), hash) in group.iter().zip(&hashes) {
+        self.unmark(group, &hashes);
+    }
+
+    fn unmark(&self, group: &[(Key, Option<Read>)], hashes: &[u64]) {
+        for ((key, _), hash) in group.iter().zip(hashes) {
             self.inner.partition_of(*hash).set_marked(*hash, key.borrow(), false);
         }
     }
@@ -294,7 +280,7 @@ impl Cache {
 
     /// The keys that are cached in one partition; `None` beyond the last.
     pub fn keys_of(&self, partition: usize) -> Option<Vec<Key>> {
-        Some(self.inner.partitions.get(partition)?.lock(&self.inner.dropping).keys())
+        Some(self.inner.partitions.get(partition)?.lock(&self.inner.beside).keys())
     }
 
     /// Drops the entries of all keys for which `of` is true, and ends their fills. A partition changes as a whole.
@@ -362,15 +348,16 @@ impl Cache {
         assert!(within, "{used} bytes charged to a budget of {}", self.inner.budget_bytes);
     }
 
-    /// Puts what was fetched in, if the fill with this id is still open.
-    fn fill(&self, key: &Key, id: u64, read: &Read, context: &Context, kind: AccessKind) -> bool {
+    /// Puts what was fetched in, if the fill with this id is still open, and ends it.
+    fn complete(&self, key: &Key, id: u64, read: &Read, entering: Entering<'_>) -> bool {
         let hash = key.borrow().hash64();
         let mut partition = self.inner.partition_of(hash);
-        if partition.flight(key, id).is_none() && !mutation::on(Fault::OvertakenFill) {
+        if !partition.fetched(key, id, read) && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
-        partition.tell(key.borrow(), read, kind, false, context);
-        self.install(&mut partition, hash, key, read, Entering { context, kind, marked: false });
+        partition.tell(key.borrow(), read, entering.kind, false, entering.context);
+        self.install(&mut partition, hash, key, read, entering);
+        partition.end_flight(key, Some(id));
         true
     }
 
@@ -385,12 +372,13 @@ impl Cache {
         let old = slot.map_or(0, |slot| partition.charged(slot));
         let access = partition.access(hash, slot, entering.context, entering.kind, charged);
         let admitted = slot.is_some() || partition.admit(&access);
-        if admitted && self.make_room_for(partition, &access, charged.saturating_sub(old)) {
+        let room = admitted && !self.inner.beside.is_overdue();
+        let room = room && self.make_room_for(partition, &access, charged.saturating_sub(old));
+        if room && partition.put(key, read, &access, entering.marked) {
             match charged >= old {
                 true => self.inner.used_bytes.fetch_add(charged - old, Ordering::Relaxed),
                 false => self.inner.used_bytes.fetch_sub(old - charged, Ordering::Relaxed),
             };
-            partition.put(key, read, &access, entering.marked);
         } else {
             let freed = partition.reject(slot);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
@@ -453,7 +441,7 @@ impl Cache {
         for step in 1..self.inner.partitions.len() {
             // Only a lock that is free: two partitions making room in each other must not wait for each other.
             let other = &self.inner.partitions[(start + step) % self.inner.partitions.len()];
-            let Some(mut other) = other.try_lock(&self.inner.dropping) else { continue };
+            let Some(mut other) = other.try_lock(&self.inner.beside) else { continue };
             while !fits() {
                 let Some(freed) = other.evict(&forced) else { break };
                 self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
@@ -472,7 +460,7 @@ impl Inner {
 
     /// All partitions, one after the other.
     fn all(&self) -> impl Iterator<Item = Guard<'_>> {
-        self.partitions.iter().map(|partition| partition.lock(&self.dropping))
+        self.partitions.iter().map(|partition| partition.lock(&self.beside))
     }
 
     fn partition(&self, key: KeyRef<'_>) -> Guard<'_> {
@@ -480,7 +468,7 @@ impl Inner {
     }
 
     fn partition_of(&self, hash: u64) -> Guard<'_> {
-        self.partitions[self.index(hash)].lock(&self.dropping)
+        self.partitions[self.index(hash)].lock(&self.beside)
     }
 }
 

@@ -1,9 +1,7 @@
-//! What a cache is made with, what it is told with each request, and what it answers without a lock.
+//! What a cache is made with, and what it is told with each request.
 
-use super::partition::Word;
 use crate::hint::HintSet;
 use crate::policy::Policy;
-use crate::read::Read;
 
 /// What a cache is made with.
 #[derive(Clone)]
@@ -36,15 +34,4 @@ pub struct Context {
     pub vertex: u16,
     /// What the fetch cost, in microseconds, once known.
     pub cost_us: u32,
-}
-
-/// What a look without locks found.
-#[derive(Clone, Debug)]
-pub enum Look {
-    /// The last published value, and the word by which a later change is seen.
-    Hit(Read, Word),
-    /// The key is being published: look again.
-    Marked,
-    /// Not cached.
-    Miss,
 }

@@ -1,10 +1,12 @@
 //! What operators see of a cache.
 
+use std::sync::PoisonError;
+
 use super::partition::Partition;
-use super::{Cache, CacheStats};
+use super::{Cache, CacheStats, Inner};
 use crate::key::KeyRef;
 use crate::read::Read;
-use crate::sync::Ordering;
+use crate::sync::{MutexGuard, Ordering};
 
 impl Cache {
     /// What the policy has learned, as names with values, for `CACHE STATS`.
@@ -24,7 +26,8 @@ impl Cache {
 
     /// Figures over all partitions.
     pub fn stats(&self) -> CacheStats {
-        let mut stats = CacheStats::default();
+        let (hits, misses) = self.inner.counted();
+        let mut stats = CacheStats { hits, misses, ..CacheStats::default() };
         self.inner.all().for_each(|partition| partition.add_to(&mut stats));
         stats.used_bytes = self.inner.used_bytes.load(Ordering::Relaxed) as u64;
         stats.budget_bytes = self.inner.budget_bytes as u64;
@@ -34,16 +37,33 @@ impl Cache {
     /// Sets the counted figures back to zero.
     pub fn reset_stats(&self) {
         self.inner.all().for_each(|mut partition| partition.reset_stats());
+        self.inner.begin_counting();
         if let Some(meter) = self.meter() {
             meter.reset();
         }
     }
 }
 
+impl Inner {
+    /// Hits and misses since the counted figures were set back.
+    fn counted(&self) -> (u64, u64) {
+        let ((hits, misses), before) = (self.beside.readers.counted(), self.counted_before());
+        (hits - before.0, misses - before.1)
+    }
+
+    fn begin_counting(&self) {
+        *self.counted_before() = self.beside.readers.counted();
+    }
+
+    fn counted_before(&self) -> MutexGuard<'_, (u64, u64)> {
+        self.counted_before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Partition {
     fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
         let slot = self.slot(key.hash64(), key)?;
-        self.entries.get(slot).map(|entry| (entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
+        self.view(slot).map(|view| (view.read(), self.charged(slot), self.order.explain(slot)))
     }
 
     /// What the policy says of a key that is not cached.

@@ -26,10 +26,8 @@ pub struct CacheStats {
 }
 
 impl CacheStats {
-    /// Adds what another part of the cache has counted; entries and bytes are not counts.
+    /// Adds what a partition has counted: hits and misses are counted beside it, entries and bytes are not counts.
     pub(super) fn add(&mut self, other: &CacheStats) {
-        self.hits += other.hits;
-        self.misses += other.misses;
         self.insertions += other.insertions;
         self.evictions += other.evictions;
         self.rejections += other.rejections;

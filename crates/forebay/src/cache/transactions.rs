@@ -30,6 +30,13 @@ pub(super) struct Following {
     meter: OnceLock<Arc<Meter>>,
 }
 
+impl Following {
+    #[inline]
+    pub(super) fn anybody(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+}
+
 /// Has transactional hits counted.
 struct Metering(Arc<Meter>);
 
@@ -50,7 +57,7 @@ impl Cache {
     /// Whether anybody wants to know which accesses belong together: contexts then need a transaction's number, and
     /// [`Cache::ended`] is to be called.
     pub fn follows_transactions(&self) -> bool {
-        self.inner.following.count.load(Ordering::Relaxed) > 0
+        self.inner.following.anybody()
     }
 
     pub(super) fn follow_policy(&self) {
@@ -113,7 +120,7 @@ impl Cache {
             inner.learned.asked_by(context.txn, &mut |hash| told |= 1 << (inner.index(hash) % PARTITIONS_TOLD_MAX));
             for (at, partition) in inner.partitions.iter().enumerate() {
                 if told >> (at % PARTITIONS_TOLD_MAX) & 1 == 1 || wide && told != 0 {
-                    partition.lock(&inner.dropping).ended(context.txn, committed);
+                    partition.lock(&inner.beside).ended(context.txn, committed);
                 }
             }
             self.make_room_for_learned(context.txn);
@@ -162,8 +169,7 @@ impl Partition {
     }
 
     fn metadata_bytes(&self) -> usize {
-        let entries = self.entries.iter().count();
-        entries * self.policy.entry_bytes + self.order.ghost_bytes()
+        self.entries.len() * self.policy.entry_bytes + self.order.ghost_bytes()
     }
 
     pub(super) fn ended(&mut self, txn: u64, committed: bool) {
@@ -190,9 +196,9 @@ impl Partition {
     /// Tells of a hit.
     #[cold]
     pub(super) fn tell_hit(&self, slot: Slot, context: &Context) {
-        let Some(entry) = there(self.entries.get(slot)) else { return };
-        let (key, read) = (KeyRef { space: entry.space(), name: entry.record.name() }, entry.record.read());
-        let charged = ENTRY_OVERHEAD_BYTES + entry.record.charged_bytes();
+        let Some(view) = there(self.view(slot)) else { return };
+        let (key, read) = (view.key(), view.read());
+        let charged = ENTRY_OVERHEAD_BYTES + view.charged_bytes();
         self.tell_all(&Accessed {
             key,
             kind: Some(AccessKind::Read),

@@ -9,8 +9,10 @@
 
 use std::sync::Arc;
 
+use forebay_cache::{Held, Item, Keyed, Packed};
+
 use super::Read;
-use crate::key::{Key, KeyRef};
+use crate::key::{KEY_BYTES_MAX, Key, KeyRef, SPACES};
 use crate::value::{Bytes, Data, Value, allocated_bytes, blob_bytes};
 use crate::version::Version;
 
@@ -21,19 +23,24 @@ const PACKED_VALUE_BYTES_MAX: usize = 4096;
 const HEADER_BYTES: usize = size_of::<u32>() + 16;
 const EXPIRY_BYTES: usize = size_of::<u64>();
 
-/// Flags in the header's first word, above the name's length.
+/// Flags and the key space in the header's first word, above the name's length.
 const ABSENT: u32 = 1 << 31;
 const EXPIRES: u32 = 1 << 30;
-const NAME_BYTES: u32 = EXPIRES - 1;
+const SPACE_SHIFT: u32 = 26;
+const NAME_BYTES: u32 = (1 << SPACE_SHIFT) - 1;
+
+const _: () = assert!(KEY_BYTES_MAX <= NAME_BYTES as usize);
+const _: () = assert!(SPACES as u32 <= EXPIRES >> SPACE_SHIFT);
 
 /// Bytes of a record that are put together on the stack; those of a longer one take a detour over the heap.
 const ON_STACK_BYTES: usize = 256;
 
 /// A key's state. Two words, so that what holds it stays small.
-pub(crate) enum Record {
-    Packed(Arc<[u8]>),
-    Apart(Box<Apart>),
-}
+pub(crate) struct Record(Held<Apart>);
+
+/// A key's state, as its keeper or a reader of the cache sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a>(Item<'a, Apart>);
 
 /// A document that is not packed.
 pub(crate) struct Apart {
@@ -62,24 +69,26 @@ pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
         && let Some(content) = packable_bytes(bytes)
     {
         let len = content.len();
-        let packed = packed(key.name(), version, value.expires_at_ms, Some(content));
+        let packed = packed(key.borrow(), version, value.expires_at_ms, Some(content));
         let start = packed.len() - len;
         *bytes = Bytes::part(packed, start, len);
     }
 }
 
 /// What stands before the name, but for the expiry.
-fn header(name: &[u8], version: Version, expires: bool, absent: bool) -> [u8; HEADER_BYTES] {
+fn header(key: KeyRef<'_>, version: Version, expires: bool, absent: bool) -> [u8; HEADER_BYTES] {
     let flags = if expires { EXPIRES } else { 0 } | if absent { ABSENT } else { 0 };
+    let flags = flags | u32::from(key.space) << SPACE_SHIFT;
     let mut header = [0; HEADER_BYTES];
-    header[..size_of::<u32>()].copy_from_slice(&(name.len() as u32 | flags).to_le_bytes());
+    header[..size_of::<u32>()].copy_from_slice(&(key.name.len() as u32 | flags).to_le_bytes());
     header[size_of::<u32>()..].copy_from_slice(&version.to_bytes());
     header
 }
 
 /// The allocation of a packed record; no `bytes`: an absence.
-fn packed(name: &[u8], version: Version, expires_at_ms: Option<u64>, bytes: Option<&[u8]>) -> Arc<[u8]> {
-    let header = header(name, version, expires_at_ms.is_some(), bytes.is_none());
+fn packed(key: KeyRef<'_>, version: Version, expires_at_ms: Option<u64>, bytes: Option<&[u8]>) -> Arc<[u8]> {
+    let header = header(key, version, expires_at_ms.is_some(), bytes.is_none());
+    let name = key.name;
     let bytes = bytes.unwrap_or_default();
     let name_start = if expires_at_ms.is_some() { HEADER_BYTES + EXPIRY_BYTES } else { HEADER_BYTES };
     let (start, len) = (name_start + name.len(), name_start + name.len() + bytes.len());
@@ -115,7 +124,7 @@ fn packed_already<'a>(
     let (header_before, expiry) = before.split_at_checked(HEADER_BYTES)?;
     let same = range.end == shared.len()
         && *name_before == *name
-        && *header_before == header(name, version, expires_at_ms.is_some(), false)
+        && *header_before == header(key.borrow(), version, expires_at_ms.is_some(), false)
         && match expires_at_ms {
             None => expiry.is_empty(),
             Some(at_ms) => *expiry == at_ms.to_le_bytes(),
@@ -127,28 +136,28 @@ impl Record {
     /// The record of `key` in the state `read`.
     pub(crate) fn new(key: &Key, read: &Read) -> Record {
         let version = read.version;
-        match &read.value {
-            None => Record::Packed(packed(key.name(), version, None, None)),
+        Record(match &read.value {
+            None => Held::Packed(packed(key.borrow(), version, None, None)),
             Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if let Some(content) = packable_bytes(bytes) => {
                 match packed_already(key, version, *expires_at_ms, bytes) {
-                    Some(shared) => Record::Packed(shared.clone()),
-                    None => Record::Packed(packed(key.name(), version, *expires_at_ms, Some(content))),
+                    Some(shared) => Held::Packed(shared.clone()),
+                    None => Held::Packed(packed(key.borrow(), version, *expires_at_ms, Some(content))),
                 }
             }
             Some(value) => {
                 let read = Read { value: Some(value.clone().compact()), version };
-                Record::Apart(Box::new(Apart { key: key.compact(), read }))
+                Held::Apart(Box::new(Apart { key: key.compact(), read }))
             }
-        }
+        })
     }
 
     /// Another state of the same key.
     pub(crate) fn replace(&mut self, key: &Key, read: &Read) {
-        match (&mut *self, packable(read)) {
-            (Record::Apart(apart), None) => {
+        match (&mut self.0, packable(read)) {
+            (Held::Apart(apart), None) => {
                 apart.read = Read { value: read.value.clone().map(Value::compact), version: read.version };
             }
-            (record, _) => *record = Record::new(key, read),
+            (held, _) => *held = Record::new(key, read).0,
         }
     }
 
@@ -166,72 +175,109 @@ impl Record {
         }
     }
 
+    /// What its holder sees.
+    pub(crate) fn view(&self) -> View<'_> {
+        View(self.0.item())
+    }
+}
+
+impl From<Record> for Held<Apart> {
+    fn from(record: Record) -> Held<Apart> {
+        record.0
+    }
+}
+
+impl From<Held<Apart>> for Record {
+    fn from(held: Held<Apart>) -> Record {
+        Record(held)
+    }
+}
+
+impl<'a> From<Item<'a, Apart>> for View<'a> {
+    #[inline]
+    fn from(item: Item<'a, Apart>) -> View<'a> {
+        View(item)
+    }
+}
+
+impl Keyed for Apart {
+    fn hash(item: Item<'_, Apart>) -> u64 {
+        View(item).key().hash64()
+    }
+}
+
+impl<'a> View<'a> {
     /// The first byte of its memory, for a caller that wants that in the processor's cache.
-    pub(crate) fn first_byte(&self) -> Option<u8> {
-        match self {
-            Record::Packed(packed) => packed.first().copied(),
-            Record::Apart(apart) => apart.key.name().first().copied(),
+    pub(crate) fn first_byte(self) -> Option<u8> {
+        match self.0 {
+            Item::Packed(packed) => packed.first().copied(),
+            Item::Apart(apart) => apart.key.name().first().copied(),
         }
     }
 
     /// What [`Record::heap_bytes`] said of the key and the read that this is made of.
-    pub(crate) fn charged_bytes(&self) -> usize {
-        match self {
-            Record::Packed(packed) => blob_bytes(packed.len()),
-            Record::Apart(apart) => Record::heap_bytes(apart.key.name().len(), &apart.read),
+    pub(crate) fn charged_bytes(self) -> usize {
+        match self.0 {
+            Item::Packed(packed) => blob_bytes(packed.len()),
+            Item::Apart(apart) => Record::heap_bytes(apart.key.name().len(), &apart.read),
         }
     }
 
-    /// The name of the key within its space.
-    pub(crate) fn name(&self) -> &[u8] {
-        match self {
-            Record::Packed(packed) => {
-                let header = Header::of(packed);
-                &packed[header.bytes..header.bytes + header.name_bytes]
+    /// The document, if it is not packed.
+    pub(crate) fn apart(self) -> Option<&'a Value> {
+        match self.0 {
+            Item::Packed(_) => None,
+            Item::Apart(apart) => apart.read.value.as_ref(),
+        }
+    }
+
+    /// The key, borrowed.
+    #[inline]
+    pub(crate) fn key(self) -> KeyRef<'a> {
+        match self.0 {
+            Item::Packed(packed) => {
+                let (packed, header) = (packed.bytes(), Header::of(packed.bytes()));
+                KeyRef { space: header.space, name: &packed[header.bytes..header.bytes + header.name_bytes] }
             }
-            Record::Apart(apart) => apart.key.name(),
+            Item::Apart(apart) => apart.key.borrow(),
         }
     }
 
-    /// The key, which is in `space`.
-    pub(crate) fn key(&self, space: u8) -> Key {
-        match self {
-            Record::Packed(packed) => {
-                let header = Header::of(packed);
-                Key::part(space, packed.clone(), header.bytes as u8, header.name_bytes)
+    /// The key, which shares the record's memory.
+    pub(crate) fn to_key(self) -> Key {
+        match self.0 {
+            Item::Packed(packed) => {
+                let header = Header::of(packed.bytes());
+                Key::part(header.space, packed.share(), header.bytes as u8, header.name_bytes)
             }
-            Record::Apart(apart) => apart.key.clone(),
+            Item::Apart(apart) => apart.key.clone(),
         }
-    }
-
-    /// Whether this is the record of `key`, whose space was compared before.
-    pub(crate) fn is_named(&self, key: KeyRef<'_>) -> bool {
-        self.name() == key.name
     }
 
     /// The version of the document, or of its absence.
-    pub(crate) fn version(&self) -> Version {
-        match self {
-            Record::Packed(packed) => Header::version(packed),
-            Record::Apart(apart) => apart.read.version,
+    pub(crate) fn version(self) -> Version {
+        match self.0 {
+            Item::Packed(packed) => Header::version(packed.bytes()),
+            Item::Apart(apart) => apart.read.version,
         }
     }
 
     /// When the document expires.
-    pub(crate) fn expires_at_ms(&self) -> Option<u64> {
-        match self {
-            Record::Packed(packed) => Header::of(packed).expires_at_ms(packed),
-            Record::Apart(apart) => apart.read.value.as_ref().and_then(|value| value.expires_at_ms),
+    pub(crate) fn expires_at_ms(self) -> Option<u64> {
+        match self.0 {
+            Item::Packed(packed) => Header::of(packed.bytes()).expires_at_ms(packed.bytes()),
+            Item::Apart(apart) => apart.read.value.as_ref().and_then(|value| value.expires_at_ms),
         }
     }
 
     /// The document, or its absence, with its version.
-    pub(crate) fn read(&self) -> Read {
-        match self {
-            Record::Packed(packed) => {
-                Read { value: Header::of(packed).value(packed), version: Header::version(packed) }
+    #[inline]
+    pub(crate) fn read(self) -> Read {
+        match self.0 {
+            Item::Packed(packed) => {
+                Read { value: Header::of(packed.bytes()).value(packed), version: Header::version(packed.bytes()) }
             }
-            Record::Apart(apart) => apart.read.clone(),
+            Item::Apart(apart) => apart.read.clone(),
         }
     }
 }
@@ -241,6 +287,7 @@ struct Header {
     /// Bytes before the name.
     bytes: usize,
     name_bytes: usize,
+    space: u8,
     absent: bool,
 }
 
@@ -250,6 +297,7 @@ impl Header {
         Header {
             bytes: if word & EXPIRES == 0 { HEADER_BYTES } else { HEADER_BYTES + EXPIRY_BYTES },
             name_bytes: (word & NAME_BYTES) as usize,
+            space: (word >> SPACE_SHIFT) as u8 % SPACES,
             absent: word & ABSENT != 0,
         }
     }
@@ -265,13 +313,13 @@ impl Header {
         }
     }
 
-    fn value(&self, packed: &Arc<[u8]>) -> Option<Value> {
+    fn value(&self, packed: Packed<'_>) -> Option<Value> {
         if self.absent {
             return None;
         }
-        let expires_at_ms = self.expires_at_ms(packed);
+        let expires_at_ms = self.expires_at_ms(packed.bytes());
         let start = self.bytes + self.name_bytes;
-        let bytes = Bytes::part(packed.clone(), start, packed.len() - start);
+        let bytes = Bytes::part(packed.share(), start, packed.len() - start);
         Some(Value { data: Data::Bytes(bytes), expires_at_ms })
     }
 }
@@ -310,34 +358,34 @@ mod tests {
             let key = Key::new(space, &name);
             let read = Read { value, version: Version { incarnation, sequence } };
             let record = Record::new(&key, &read);
-            prop_assert_eq!((record.read(), record.version()), (read.clone(), read.version));
-            prop_assert_eq!((record.key(space), record.name()), (key.clone(), &name[..]));
-            prop_assert!(record.is_named(key.borrow()));
-            prop_assert_eq!(Record::heap_bytes(key.name().len(), &read), record.charged_bytes());
+            prop_assert_eq!((record.view().read(), record.view().version()), (read.clone(), read.version));
+            prop_assert_eq!((record.view().to_key(), record.view().key().name), (key.clone(), &name[..]));
+            prop_assert_eq!(record.view().key(), key.borrow());
+            prop_assert_eq!(Record::heap_bytes(key.name().len(), &read), record.view().charged_bytes());
             // What was handed out goes in again as well: as the record that it was, or under another version as one of
             // its own.
-            let again = Record::new(&record.key(space), &record.read());
-            prop_assert_eq!((again.read(), again.key(space)), (read.clone(), key.clone()));
-            if let (Record::Packed(packed), Record::Packed(packed_again)) = (&record, &again) {
+            let again = Record::new(&record.view().to_key(), &record.view().read());
+            prop_assert_eq!((again.view().read(), again.view().to_key()), (read.clone(), key.clone()));
+            if let (Held::Packed(packed), Held::Packed(packed_again)) = (&record.0, &again.0) {
                 prop_assert_eq!(Arc::ptr_eq(packed, packed_again), read.value.is_some());
             }
-            let later = Read { version: Version { incarnation, sequence: sequence ^ 1 }, ..record.read() };
-            prop_assert_eq!(Record::new(&key, &later).read(), later.clone());
-            let mut sooner = record.read();
+            let later = Read { version: Version { incarnation, sequence: sequence ^ 1 }, ..record.view().read() };
+            prop_assert_eq!(Record::new(&key, &later).view().read(), later.clone());
+            let mut sooner = record.view().read();
             sooner.value.iter_mut().for_each(|value| value.expires_at_ms = Some(7));
-            prop_assert_eq!(Record::new(&key, &sooner).read(), sooner);
+            prop_assert_eq!(Record::new(&key, &sooner).view().read(), sooner);
             let mut replaced = Record::new(&key, &later);
             replaced.replace(&key, &read);
-            prop_assert_eq!((replaced.read(), replaced.key(space)), (read.clone(), key.clone()));
-            prop_assert_eq!(replaced.expires_at_ms(), read.value.as_ref().and_then(|value| value.expires_at_ms));
+            prop_assert_eq!((replaced.view().read(), replaced.view().to_key()), (read.clone(), key.clone()));
+            prop_assert_eq!(replaced.view().expires_at_ms(), read.value.as_ref().and_then(|value| value.expires_at_ms));
             let other = Key::new(space, &[&name[..], b"'"].concat());
-            prop_assert_eq!(Record::new(&other, &read).key(space), other);
+            prop_assert_eq!(Record::new(&other, &read).view().to_key(), other);
             // Packed before it is given to two, it is one allocation.
             let mut value = read.value.clone();
             value.iter_mut().for_each(|value| pack(&key, value, read.version));
             let read = Read { value, version: read.version };
-            prop_assert_eq!(&read, &record.read());
-            if let [Record::Packed(one), Record::Packed(other)] = [0, 1].map(|_| Record::new(&key, &read)) {
+            prop_assert_eq!(&read, &record.view().read());
+            if let [Held::Packed(one), Held::Packed(other)] = [0, 1].map(|_| Record::new(&key, &read).0) {
                 prop_assert_eq!(Arc::ptr_eq(&one, &other), read.value.is_some());
             }
         }

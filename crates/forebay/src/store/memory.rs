@@ -31,15 +31,10 @@ pub struct Memory {
     state: RwLock<State>,
 }
 
-/// A record that the cache has as well, if the document is a short byte string.
-struct Document {
-    record: Record,
-    space: u8,
-}
-
 struct State {
     /// By a hash that nobody outside knows: names could be chosen that all have one [`KeyRef::hash64`].
-    documents: HashTable<Document>,
+    /// The cache has a document's record as well, if that is a short byte string.
+    documents: HashTable<Record>,
     hasher: foldhash::fast::RandomState,
     /// The keys of `documents`: a scan needs their order, a write to one that is there does not.
     order: BTreeSet<Key>,
@@ -113,27 +108,21 @@ fn hash(hasher: &foldhash::fast::RandomState, key: KeyRef<'_>) -> u64 {
 
 /// What a record holds, if to drop it may take long.
 fn large(record: &Record) -> Option<Read> {
-    (record.charged_bytes() > LATER_BYTES_MIN).then(|| record.read())
-}
-
-impl Document {
-    fn key(&self) -> KeyRef<'_> {
-        KeyRef { space: self.space, name: self.record.name() }
-    }
+    (record.view().charged_bytes() > LATER_BYTES_MIN).then(|| record.view().read())
 }
 
 impl State {
-    fn document(&self, key: &Key) -> Option<&Document> {
-        self.documents.find(hash(&self.hasher, key.borrow()), |document| document.key() == key.borrow())
+    fn document(&self, key: &Key) -> Option<&Record> {
+        self.documents.find(hash(&self.hasher, key.borrow()), |record| record.view().key() == key.borrow())
     }
 
     fn version(&self, key: &Key) -> Version {
-        self.document(key).map_or_else(|| self.tombstones.absence(key).version, |document| document.record.version())
+        self.document(key).map_or_else(|| self.tombstones.absence(key).version, |document| document.view().version())
     }
 
     fn read(&self, key: &Key) -> Read {
         match self.document(key) {
-            Some(document) => document.record.read(),
+            Some(document) => document.view().read(),
             None => Read { value: None, version: self.tombstones.absence(key).version },
         }
     }
@@ -142,24 +131,23 @@ impl State {
         let count = &mut self.counts[usize::from(key.space())];
         let expires_at_ms = after.and_then(|value| value.expires_at_ms);
         let hash_here = hash(&self.hasher, key.borrow());
-        let same = |document: &Document| document.key() == key.borrow();
+        let same = |record: &Record| record.view().key() == key.borrow();
         let expired_at_ms = match after {
             Some(value) => {
                 let read = Read { value: Some(value.clone()), version };
                 match self.documents.find_mut(hash_here, same) {
                     Some(document) => {
-                        let expired_at_ms = document.record.expires_at_ms();
-                        self.given_up.extend(large(&document.record));
-                        document.record.replace(key, &read);
+                        let expired_at_ms = document.view().expires_at_ms();
+                        self.given_up.extend(large(document));
+                        document.replace(key, &read);
                         expired_at_ms
                     }
                     None => {
                         self.order.insert(key.compact());
                         *count += 1;
                         let hasher = &self.hasher;
-                        let rehash = |document: &Document| hash(hasher, document.key());
-                        let document = Document { record: Record::new(key, &read), space: key.space() };
-                        self.documents.insert_unique(hash_here, document, rehash);
+                        let rehash = |record: &Record| hash(hasher, record.view().key());
+                        self.documents.insert_unique(hash_here, Record::new(key, &read), rehash);
                         None
                     }
                 }
@@ -168,9 +156,9 @@ impl State {
                 self.tombstones.insert(key.clone(), version, self.group);
                 let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0);
                 *count -= u64::from(old.is_some());
-                self.given_up.extend(old.as_ref().and_then(|document| large(&document.record)));
+                self.given_up.extend(old.as_ref().and_then(|document| large(document)));
                 self.order.remove(key);
-                old.and_then(|document| document.record.expires_at_ms())
+                old.and_then(|document| document.view().expires_at_ms())
             }
         };
         if expired_at_ms == expires_at_ms {
@@ -243,10 +231,10 @@ impl Store for Memory {
     fn expect_writes(&self, keys: &[KeyRef<'_>]) {
         let state = self.shared();
         // Loads that do not wait for each other: first where the documents are said to be, then their records.
-        let probable: SmallVec<[Option<&Document>; 32]> =
+        let probable: SmallVec<[Option<&Record>; 32]> =
             keys.iter().map(|key| state.documents.find(hash(&state.hasher, *key), |_| true)).collect();
         for document in probable.into_iter().flatten() {
-            black_box(document.record.first_byte());
+            black_box(document.view().first_byte());
         }
     }
 
@@ -302,7 +290,7 @@ impl Store for Memory {
         let mut state = self.exclusive();
         let state = &mut *state;
         state.group += 1;
-        state.documents.retain(|document| !spaces.contains(&document.space));
+        state.documents.retain(|document| !spaces.contains(&document.view().key().space));
         state.order.retain(|key| !spaces.contains(&key.space()));
         state.expiries.retain(|(_, key)| !spaces.contains(&key.space()));
         for &space in spaces {

@@ -105,11 +105,11 @@ impl Inner {
     /// Loads what `wanted` say from the cache; `None` if something is not there, or it is much. Counts the hits only if
     /// all is loaded.
     fn load_cached(&self, wanted: &[Wanted<'_>], context: &Context, documents: &mut Documents) -> Option<()> {
-        let mut bytes = 0;
+        let (mut bytes, reading) = (0, self.cache.reading());
         let mut seen = SmallVec::<[_; 4]>::new();
         for Wanted { key, .. } in wanted.iter().filter(|wanted| wanted.load) {
             let hash = key.hash64();
-            let Look::Hit(read, word) = self.cache.look(hash, *key) else { return None };
+            let Look::Hit(read, word) = self.cache.look(hash, *key, &reading) else { return None };
             seen.push((hash, word));
             bytes += read.value.as_ref().map_or(0, Value::size);
             if bytes > AT_ONCE_BYTES_MAX {
@@ -118,7 +118,7 @@ impl Inner {
             documents.load(key.to_key(), read);
         }
         for (hash, word) in seen {
-            self.cache.touch(hash, word, context);
+            self.cache.touch(hash, word, context, &reading);
         }
         Some(())
     }

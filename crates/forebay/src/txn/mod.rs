@@ -321,11 +321,13 @@ impl Engine {
         let hashes: SmallVec<[u64; 16]> = keys.iter().map(|key| key.hash64()).collect();
         cache.prefetch(&hashes);
         let hashed = || keys.iter().zip(hashes.iter().copied());
+        // From the first look to the second: what was found stays.
+        let reading = cache.reading();
         'again: for _ in 0..LOOKS_MAX {
             let mut reads = Reads::with_capacity(keys.len());
             let mut words = SmallVec::<[_; 16]>::new();
             for (key, hash) in hashed() {
-                match cache.look(hash, *key) {
+                match cache.look(hash, *key, &reading) {
                     Look::Hit(read, word) => {
                         reads.push(read);
                         words.push(word);
@@ -335,11 +337,12 @@ impl Engine {
                     Look::Miss => return None,
                 }
             }
-            let unchanged = hashed().zip(&words).all(|((key, hash), word)| cache.unchanged(hash, *key, *word));
+            reading.looks_again();
+            let unchanged = keys.iter().zip(&words).all(|(key, word)| cache.unchanged(*key, *word, &reading));
             if !unchanged && !mutation::on(Fault::SecondLookSkipped) {
                 continue;
             }
-            hashes.iter().zip(words).for_each(|(hash, word)| cache.touch(*hash, word, context));
+            hashes.iter().zip(words).for_each(|(hash, word)| cache.touch(*hash, word, context, &reading));
             return Some(reads);
         }
         None

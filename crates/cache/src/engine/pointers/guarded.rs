@@ -9,7 +9,7 @@ use super::super::budget::Budget;
 use super::super::queues::Entry;
 use super::super::ranks::{Incoming, Ranked, Ranks};
 use super::super::reclaim::Guard;
-use super::super::segment::{Here, Index, NoPlace, Root};
+use super::super::segment::{Index, NoPlace, Root};
 use super::super::slab::Slab;
 use super::super::wheel::{NEVER, Wheel};
 use super::limbo::{Cause, Limbo};
@@ -20,7 +20,7 @@ const DUE_STEP: usize = 16;
 
 /// What a shard's lock guards.
 pub(super) struct Guarded<T> {
-    pub index: Index<T>,
+    pub index: Index<Record<T>>,
     pub records: Slab<Own<Record<T>>>,
     pub ranks: Ranks,
     /// The weight of all records.
@@ -117,9 +117,9 @@ impl<T> Guarded<T> {
         let hash = newcomer.record.hash;
         let root = &cache.shard(hash).root.0;
         self.turn(root, now, DUE_STEP);
-        let here = root.look(hash, guard, |other| same(newcomer.record.item(), other));
-        let seen = here.as_ref().map(|here| here.seen);
-        let found = here.map(|here| here.record);
+        let here = root.look_for(hash, guard, |other| same(newcomer.record.item(), other));
+        let seen = here.as_ref().map(|here| Seen(here.seen));
+        let found = here.map(|here| here.entry);
         let lives = found.filter(|record| !self.has_expired(record));
         match (&newcomer.rule, lives) {
             (Rule::IfAbsent, Some(record)) => {
@@ -180,10 +180,16 @@ impl<T> Guarded<T> {
         self.limbo.put(before, Some(cause));
     }
 
-    fn put_beside(&mut self, root: &Root<T>, record: Own<Record<T>>, marked: bool, fills: bool) -> Result<(), NoPlace> {
+    fn put_beside(
+        &mut self,
+        root: &Root<Record<T>>,
+        record: Own<Record<T>>,
+        marked: bool,
+        fills: bool,
+    ) -> Result<(), NoPlace> {
         let (hash, weight, slot) = (record.hash, record.weight, self.records.next());
         record.slot.store(slot, Ordering::Relaxed);
-        if let Err(NoPlace) = self.index.insert(root, &record, marked, &mut self.limbo.contents) {
+        if let Err(NoPlace) = self.index.insert(root, (&*record, hash), marked, &mut self.limbo.contents) {
             self.limbo.put(Some(record), None);
             return Err(NoPlace);
         }
@@ -214,15 +220,15 @@ impl<T> Guarded<T> {
     ) -> Option<&'g T> {
         let root = &cache.shard(hash).root.0;
         self.turn(root, now, DUE_STEP);
-        let found = root.look(hash, guard, is).filter(|here| still.is_none_or(|still| still == here.seen));
-        let Here { record, .. } = found?;
+        let found = root.look_for(hash, guard, is).filter(|here| still.is_none_or(|still| still == Seen(here.seen)));
+        let record = found?.entry;
         let lives = !self.has_expired(record);
         self.take(root, record.slot.load(Ordering::Relaxed), cause);
         lives.then(|| record.item())
     }
 
     /// Takes out what has expired, and looks at so many entries at most; whether that was all.
-    pub fn turn(&mut self, root: &Root<T>, now: u64, most: usize) -> bool {
+    pub fn turn(&mut self, root: &Root<Record<T>>, now: u64, most: usize) -> bool {
         if let Some(wheel) = &mut self.wheel {
             wheel.advance(now);
         }
@@ -252,7 +258,7 @@ impl<T> Guarded<T> {
     fn make_room(
         &mut self,
         cache: &Pointers<T>,
-        root: &Root<T>,
+        root: &Root<Record<T>>,
         newcomer: Ranked,
         of: Option<u32>,
     ) -> Result<bool, Missing> {
@@ -287,20 +293,21 @@ impl<T> Guarded<T> {
     }
 
     /// Takes an entry out.
-    pub fn take(&mut self, root: &Root<T>, slot: u32, cause: Cause) {
+    pub fn take(&mut self, root: &Root<Record<T>>, slot: u32, cause: Cause) {
         let Some(record) = self.records.remove(slot) else {
             return debug_assert!(false, "an entry has an owner");
         };
         // A victim that has expired was named all the same.
-        let named = cause == Cause::Evicted;
+        let is_victim = cause == Cause::Evicted;
         let cause = self.cause(&record, cause);
         let why = match cause {
-            _ if named => Why::Evicted,
+            _ if is_victim => Why::Evicted,
             Cause::Expired => Why::Expired,
             _ => Why::Invalidated,
         };
         self.left[cause as usize] += 1;
-        self.index.remove(root, &record, &mut self.limbo.contents);
+        let named = self.index.remove(root, (&*record, record.hash), &mut self.limbo.contents);
+        debug_assert!(named, "a record that has an owner has a word");
         self.ranks.removed(slot, ranked(&record), why);
         self.ranks.fits(self.records.bound());
         if let Some(wheel) = &mut self.wheel {
@@ -313,7 +320,7 @@ impl<T> Guarded<T> {
 
     /// Gives credit away, at most `needed`: what is spare, then that of so many victims at most while more than
     /// `keeps` is used.
-    pub fn give(&mut self, root: &Root<T>, needed: usize, keeps: usize, victims: usize) -> usize {
+    pub fn give(&mut self, root: &Root<Record<T>>, needed: usize, keeps: usize, victims: usize) -> usize {
         for _ in 0..victims {
             if self.credit - self.used >= needed || self.used <= keeps {
                 break;

@@ -3,7 +3,7 @@
 
 use super::super::boxed::{Own, Record};
 use super::super::reclaim::Collector;
-use super::super::segment::Retired;
+use super::super::segment::Old;
 use super::Pointers;
 
 /// Records that a shard keeps before they are retired together.
@@ -29,6 +29,20 @@ impl Cause {
 
 /// Is told what left, without a lock.
 pub(crate) type Listener<T> = Box<dyn Fn(&T, Cause) + Send + Sync>;
+
+/// What is out of the readers' sight.
+pub(super) enum Retired<T> {
+    /// With the cause for which it left, if it was in.
+    Record(Own<Record<T>>, Option<Cause>),
+    #[expect(dead_code, reason = "it is kept to be dropped")]
+    Table(Old<Record<T>>),
+}
+
+impl<T> From<Old<Record<T>>> for Retired<T> {
+    fn from(old: Old<Record<T>>) -> Retired<T> {
+        Retired::Table(old)
+    }
+}
 
 /// What is out of sight and is retired soon.
 pub(super) struct Limbo<T> {

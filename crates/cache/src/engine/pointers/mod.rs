@@ -56,12 +56,12 @@ use super::marks::touch;
 use super::queues::Queues;
 use super::ranks::{ByPolicy, Ranks};
 use super::reclaim::{Collector, Guard};
-use super::segment::{Here, Index, Retired, Root};
+use super::segment::{Here, Index, Root};
 use super::shard::Present;
 use super::slab::Slab;
 use super::{SHARDS_MAX, SHARDS_PER_CPU};
 use guarded::Guarded;
-use limbo::Limbo;
+use limbo::{Limbo, Retired};
 
 pub(crate) use guarded::{Life, Rule};
 pub use limbo::Cause;
@@ -115,7 +115,7 @@ pub struct Pointers<T> {
 }
 
 struct Shard<T> {
-    root: Apart<Root<T>>,
+    root: Apart<Root<Record<T>>>,
     writers: Apart<Writers<T>>,
 }
 
@@ -159,6 +159,22 @@ pub struct Found<'g, T> {
     pub marked: bool,
     /// For the second look, [`Pointers::unchanged`].
     pub word: Seen<'g, T>,
+}
+
+impl<'g, T> From<Here<'g, Record<T>>> for Found<'g, T> {
+    #[inline(always)]
+    fn from(here: Here<'g, Record<T>>) -> Found<'g, T> {
+        Found { item: here.entry.item(), marked: here.seen.is_marked(), word: Seen(here.seen) }
+    }
+}
+
+impl<T> Root<Record<T>> {
+    /// Looks for the record with this hash of which `is` says so, without a lock. That it has just this hash does not
+    /// rest on `is`, which is a program's: by its hash a record is found again and taken out of sight.
+    #[inline(always)]
+    fn look_for<'g>(&self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Here<'g, Record<T>>> {
+        self.look(hash, guard, |record| record.hash == hash && is(record.item()))
+    }
 }
 
 impl<T> Pointers<T> {
@@ -238,14 +254,13 @@ impl<T> Pointers<T> {
     /// Looks for the entry with this hash of which `is` says so. It counts no hit.
     #[inline(always)]
     pub fn look<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Found<'g, T>> {
-        let Here { record, seen } = self.find(hash, guard, is)?;
-        Some(Found { item: record.item(), marked: seen.is_marked(), word: seen })
+        self.find(hash, guard, is).map(Found::from)
     }
 
     /// The same, as a hit.
     #[inline(always)]
     pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<&'g T> {
-        let Here { record, .. } = self.find(hash, guard, is)?;
+        let record = self.find(hash, guard, is)?.entry;
         if self.hears {
             self.note(record, guard);
         } else {
@@ -276,10 +291,10 @@ impl<T> Pointers<T> {
 
     /// Under the guard of another cache nothing is found: it would not keep what is.
     #[inline(always)]
-    fn find<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Here<'g, T>> {
+    fn find<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Here<'g, Record<T>>> {
         let ours = self.collector.is_guarded_by(guard);
         debug_assert!(ours, "the guard is this cache's");
-        if ours { self.shard(hash).root.0.look(hash, guard, is) } else { None }
+        if ours { self.shard(hash).root.0.look_for(hash, guard, is) } else { None }
     }
 
     /// Asks for the memory in which a search for this hash begins; goes on at once.
@@ -291,7 +306,8 @@ impl<T> Pointers<T> {
 
     /// Second look: whether what was seen under the same guard is as it was, and not being published.
     pub fn unchanged<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, word: Seen<'g, T>) -> bool {
-        !word.is_marked() && self.collector.is_guarded_by(guard) && self.shard(hash).root.0.holds(hash, guard, word)
+        let Seen(at) = word;
+        !at.is_marked() && self.collector.is_guarded_by(guard) && self.shard(hash).root.0.holds(hash, guard, at)
     }
 
     /// Puts an entry in, or does with the one of its key what `present` says; `same` says of the newcomer and another
@@ -353,8 +369,8 @@ impl<T> Pointers<T> {
     pub fn set_marked(&self, hash: u64, is: impl Fn(&T) -> bool, marked: bool) {
         let guard = self.pin();
         let guarded = self.lock(hash);
-        if let Some(Here { record, .. }) = self.shard(hash).root.0.look(hash, &guard, is) {
-            guarded.index.set_marked(record, marked);
+        if let Some(here) = self.shard(hash).root.0.look_for(hash, &guard, is) {
+            guarded.index.set_marked(here.entry, marked);
         }
     }
 

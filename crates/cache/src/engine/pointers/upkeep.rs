@@ -3,7 +3,6 @@
 use crate::sync::MutexGuard;
 
 use super::super::reclaim::Guard;
-use super::super::segment::Here;
 use super::limbo::Cause;
 use super::{Found, Pointers};
 
@@ -83,9 +82,7 @@ impl<T> Pointers<T> {
             return None;
         }
         let (all, next) = self.shard(from).root.0.around(from, guard);
-        all.for_each(|Here { record, seen }| {
-            each(record.hash, Found { item: record.item(), marked: seen.is_marked(), word: seen });
-        });
+        all.for_each(|here| each(here.entry.hash, Found::from(here)));
         next
     }
 

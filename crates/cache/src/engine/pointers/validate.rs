@@ -2,9 +2,9 @@
 
 use crate::sync::Ordering;
 
-use super::super::segment::Retired;
 use super::super::wheel::NEVER;
 use super::guarded::Guarded;
+use super::limbo::Retired;
 use super::{Pointers, Shard};
 
 /// Panics if anything is not as the modules say; answers the entries. Takes all locks: nothing changes meanwhile.

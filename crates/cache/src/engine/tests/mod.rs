@@ -10,4 +10,5 @@ mod model;
 mod models;
 #[cfg(not(feature = "loom"))]
 mod naive;
+mod parts;
 mod pointers;

@@ -98,9 +98,10 @@ impl Transaction {
         if !self.documents.expiry_is_freshness() || self.documents.loaded(key.borrow()) || !is_record() {
             return;
         }
+        let reading = self.inner.cache.reading();
         // What is on its way is cached when it has arrived.
         if self.inner.locks.pending(key).is_none()
-            && let Look::Hit(read, _) = self.inner.cache.look(key.borrow().hash64(), key.borrow())
+            && let Look::Hit(read, _) = self.inner.cache.look(key.borrow().hash64(), key.borrow(), &reading)
         {
             self.documents.load(key.clone(), read);
         }

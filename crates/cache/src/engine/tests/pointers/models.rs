@@ -56,7 +56,7 @@ fn beside<R: 'static>(run: impl FnOnce() -> R + 'static) -> thread::JoinHandle<R
 }
 
 struct Bare {
-    word: Word<u64>,
+    word: Word<Record<u64>>,
     collector: Collector<Own<Record<u64>>>,
 }
 
@@ -67,7 +67,7 @@ fn record(item: u64) -> Own<Record<u64>> {
 impl Bare {
     fn read(&self) -> Option<u64> {
         let guard = self.collector.pin();
-        self.word.look(&guard).record().map(|record| *record.item())
+        self.word.look(&guard).entry().map(|record| *record.item())
     }
 }
 
@@ -75,13 +75,13 @@ impl Bare {
 fn retired(guards: usize) {
     let bare = Arc::new(Bare { word: Word::empty(), collector: Collector::new() });
     let old = record(1);
-    bare.word.name(&old, false);
+    bare.word.name(&*old, 0, false);
     let reader = {
         let bare = bare.clone();
         beside(move || (0..guards).map(|_| bare.read()).collect::<Vec<_>>())
     };
     let new = record(2);
-    bare.word.name(&new, false);
+    bare.word.name(&*new, 0, false);
     bare.collector.retire(vec![old], 1);
     let found = reader.join().expect("it does not panic");
     assert!(found.iter().all(|item| matches!(item, Some(1 | 2))), "{found:?}");

@@ -1,0 +1,155 @@
+//! Reads. They take no lock, unless somebody has to hear of each hit in order: a policy that does not go by marks, or who
+//! watches. The proof is in `docs/guarantees.md`, D.
+
+use forebay_cache::{Sight, Sighted};
+use smallvec::SmallVec;
+
+use super::guard::Guard;
+use super::{Cache, Context, Inner};
+use crate::key::KeyRef;
+use crate::mutation::{self, Fault};
+use crate::policy::Hits;
+use crate::read::Read;
+use crate::read::record::{Apart, View};
+use crate::sync::{Ordering, fence};
+
+/// What a look finds stays as long as this does. Whoever holds it goes on without waiting for anything.
+pub struct Reading<'c>(forebay_cache::Guard<'c>);
+
+impl Reading<'_> {
+    /// Stands between the first looks at several keys and the second ones: the moment of which the read is.
+    pub fn looks_again(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Where a look without locks has found a key, and which state of it. As long as the look's guard is there, another
+/// state is another word.
+#[derive(Clone, Copy)]
+pub struct Word<'g>(Sight<'g, Apart>);
+
+/// What a look without locks found.
+pub enum Look<'g> {
+    /// The last published value, and the word by which a later change is seen.
+    Hit(Read, Word<'g>),
+    /// The key is being published: look again.
+    Marked,
+    /// Not cached.
+    Miss,
+}
+
+impl Cache {
+    /// Has what is found from now on stay until the answer is dropped.
+    #[inline]
+    pub fn reading(&self) -> Reading<'_> {
+        Reading(self.inner.beside.readers.pin())
+    }
+
+    /// The value of `key`, counted as a hit or a miss. For a reader that holds a lock on the key and found no pending
+    /// result beside it.
+    pub fn get(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
+        let hash = key.hash64();
+        let Some(read) = self.inner.get(hash, key, context, |_| true) else {
+            self.inner.beside.readers.count(false, &self.reading().0);
+            return None;
+        };
+        Some(read)
+    }
+
+    /// The last published value without counting a hit; for `CACHE EXPLAIN`, watches and checks.
+    pub fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
+        let reading = self.reading();
+        self.inner.find(key.hash64(), key, &reading).map(|found| View::from(found.item).read())
+    }
+
+    /// First look of a reader without locks; a single key needs no second. `hash` is the key's [`KeyRef::hash64`], here
+    /// as in what follows. Counts nothing: see [`Cache::touch`].
+    pub fn look<'g>(&'g self, hash: u64, key: KeyRef<'_>, reading: &'g Reading<'_>) -> Look<'g> {
+        match self.inner.find(hash, key, reading) {
+            Some(found) if !found.sight.is_marked() => Look::Hit(View::from(found.item).read(), Word(found.sight)),
+            Some(_) => Look::Marked,
+            None => Look::Miss,
+        }
+    }
+
+    /// Second look, of the same reading: whether the key is still as the first look found it, and not being published.
+    pub fn unchanged<'g>(&'g self, key: KeyRef<'_>, word: Word<'g>, reading: &'g Reading<'_>) -> bool {
+        if mutation::on(Fault::WrongSequence) {
+            let now = word.0.now(&reading.0).filter(|now| !now.sight.is_marked());
+            return now.is_some_and(|now| View::from(now.item).key() == key);
+        }
+        word.0.holds()
+    }
+
+    /// Counts the hit of a look that held.
+    pub fn touch(&self, hash: u64, word: Word<'_>, context: &Context, reading: &Reading<'_>) {
+        let partition = self.inner.hears_hits().then(|| self.inner.partition_of(hash));
+        match partition {
+            // Replaced since: a hit all the same, but nothing that the order should hear of.
+            Some(_) if !word.0.holds() => self.inner.beside.readers.count(true, &reading.0),
+            partition => self.inner.hit(partition, hash, word.0, context, reading),
+        }
+    }
+
+    /// One look at a single key that counts the hit at once. `None`: not cached or being published.
+    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
+        self.inner.get(key.hash64(), key, context, |sight| !sight.is_marked())
+    }
+
+    /// Has the processor fetch what look-ups of several keys with these hashes will need, all at the same time: one
+    /// reference further in each pass, since the look-ups do not depend on each other.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        let (readers, reading) = (&self.inner.beside.readers, self.reading());
+        let each = || hashes.iter().map(|hash| (self.inner.index(*hash), *hash));
+        each().for_each(|hash| readers.ahead(hash, &reading.0));
+        let places: SmallVec<[_; 32]> = each().filter_map(|hash| readers.place_ahead(hash, &reading.0)).collect();
+        places.into_iter().for_each(|place| place.item(&reading.0));
+    }
+}
+
+impl Inner {
+    /// Whether somebody has to hear of each hit, in order: hits take the lock of their partition then.
+    #[inline]
+    fn hears_hits(&self) -> bool {
+        self.policy.hits != Hits::Marks || self.following.anybody()
+    }
+
+    #[inline]
+    fn find<'g>(&'g self, hash: u64, key: KeyRef<'_>, reading: &'g Reading<'_>) -> Option<Sighted<'g, Apart>> {
+        self.beside.readers.look((self.index(hash), hash), &reading.0, |item| View::from(item).key() == key)
+    }
+
+    /// The value of `key`, as a hit, if it may be taken.
+    #[inline]
+    fn get(
+        &self,
+        hash: u64,
+        key: KeyRef<'_>,
+        context: &Context,
+        may: impl Fn(Sight<'_, Apart>) -> bool,
+    ) -> Option<Read> {
+        let partition = self.hears_hits().then(|| self.partition_of(hash));
+        let reading = Reading(self.beside.readers.pin());
+        let found = self.find(hash, key, &reading).filter(|found| may(found.sight))?;
+        let read = View::from(found.item).read();
+        self.hit(partition, hash, found.sight, context, &reading);
+        Some(read)
+    }
+
+    /// Counts a hit. `partition` is there if somebody hears of it.
+    #[inline]
+    fn hit(
+        &self,
+        partition: Option<Guard<'_>>,
+        hash: u64,
+        sight: Sight<'_, Apart>,
+        context: &Context,
+        reading: &Reading<'_>,
+    ) {
+        self.beside.readers.count(true, &reading.0);
+        match partition {
+            Some(mut partition) => partition.touch(sight.slot(), hash, context),
+            None => sight.touch(),
+        }
+    }
+}
