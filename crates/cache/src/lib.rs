@@ -43,9 +43,9 @@ pub mod policy;
 mod sync;
 
 pub use engine::{
-    CAPACITY_MAX, Cause, Found, Guard, Inline, NoRoom, Plain, Pointers, Present, Put, Seen, TooLarge, Words,
+    CAPACITY_MAX, Cause, Found, Guard, Inline, NoRoom, PINS_MAX, Plain, Pointers, Present, Put, Seen, TooLarge, Words,
 };
 pub use local::{
-    Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Iter, Lifetime, LoadError, Op, OwnKey, Pinned, Statistics,
-    memoize,
+    Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Damage, Guarded, Hashing, Iter, Lifetime, LoadError, Loaded,
+    Op, OwnKey, Portable, Saved, SnapshotError, Statistics, StillPinned, TAG_WEIGHT, TAGS_MAX, Tags, memoize,
 };

@@ -68,6 +68,7 @@ mod shard;
 mod slab;
 mod slot;
 mod table;
+mod tagged;
 mod tags;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -85,8 +86,9 @@ use crate::sync::{Mutex, MutexGuard, spin_loop};
 pub use boxed::Seen;
 use budget::{Budget, floor_of};
 use marks::touch;
-pub use pointers::{Cause, Found, Pointers, Put};
+pub use pointers::{Cause, Found, PINS_MAX, Pointers, Put};
 pub(crate) use pointers::{Due, Life, Listener, Rule, Under};
+pub(crate) use queues::Ghosts;
 pub use reclaim::Guard;
 pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};
