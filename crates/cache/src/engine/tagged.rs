@@ -131,7 +131,8 @@ impl Tagged {
             let (mut at, mut before, mut len) = (list.first, NONE, 0);
             while at != NONE {
                 let node = self.nodes.find(spread(list.tag, at), |node| node.tag == list.tag && node.slot == at);
-                let node = node.expect("what a list names is there");
+                assert!(node.is_some(), "what a list names is there");
+                let Some(node) = node else { break };
                 assert_eq!(node.before, before, "neighbours know each other");
                 found.push((list.tag, at));
                 (before, at, len) = (at, node.after, len + 1);

@@ -28,7 +28,7 @@ use super::{Cache, OwnKey};
 /// | `capacity = 1000` | answers that are kept, at most; it must stand there |
 /// | `time_to_live = Duration::from_secs(60)` | an answer is computed again after that |
 /// | `time_to_idle = Duration::from_secs(60)` | an answer that is not asked for goes after that |
-/// | `policy = "lru"` | who goes, as `Builder::policy` takes it; the compiler does not check the name |
+/// | `policy = "lru"` | by what an answer goes, as `Builder::policy` takes it; the compiler does not check it |
 ///
 /// Values of settings are expressions. The key is a tuple of all arguments. An argument is `Clone`, `Hash` and `Eq`;
 /// one that is a reference `&T` is kept as what `T` is owned as. The answer is `Clone`.

@@ -1,7 +1,7 @@
 //! The cache as programs use it.
 //!
-//! [`Cache`] keeps any keys and values, each entry apart in memory; [`Guarded`] reads many entries under one guard. What
-//! is kept of numbers alone is [`Inline`](crate::Inline).
+//! [`Cache`] keeps any keys and values, each entry apart in memory; [`Guarded`] reads many entries under one guard.
+//! What is kept of numbers alone is [`Inline`](crate::Inline).
 //!
 //! ```text
 //! builder.rs   what a cache is to be            life.rs      how long entries live, and the clock
@@ -226,8 +226,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// Inserts, or replaces the value; whether it is stored. It is not if the entry weighs more than the capacity, if
-    /// its time is over at once, or while guards keep too much ([`Cache::guard`]). What the key stood for before is gone
-    /// in any case.
+    /// its time is over at once, or while guards keep too much ([`Cache::guard`]). What the key stood for before is
+    /// gone in any case.
     pub fn insert(&self, key: K, value: V) -> bool {
         self.store(key, value, None, &[])
     }

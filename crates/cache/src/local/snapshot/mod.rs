@@ -7,8 +7,8 @@
 //!   loading ends, and says how much came in.
 //! * **Time goes on.** The file says what was left of each entry's times, and when that was. An entry that expired
 //!   meanwhile does not come in.
-//! * **The order is kept**, and hits that count. So are the ghosts, which are prints of hashes: the new cache takes over
-//!   the hasher's seeds for them.
+//! * **The order is kept**, and hits that count. So are the ghosts, which are prints of hashes: the new cache takes
+//!   over the hasher's seeds for them.
 //!
 //! `form.rs` says what stands in the blocks, and `docs/snapshot-format.md` says it to others.
 
@@ -134,6 +134,9 @@ impl<K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Cache<K, V, S> {
     /// Writes all entries, their order and their times to a file, which is whole or not there. It replaces one of
     /// that name. Others use the cache meanwhile: of what they change, the file holds the old or the new. Pins are
     /// not kept.
+    ///
+    /// What is invalidated after it was written comes back with the file. A program whose values may not be older
+    /// than its last invalidation saves at its end, and removes the file when it starts.
     ///
     /// The file holds the seeds of the hasher. Who can read it can choose keys that collide, and so it is made for
     /// its owner alone.

@@ -202,16 +202,18 @@ impl<'c, K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Loading<'c, K, V,
         cache.entries.settle(newcomer.weight);
         let ready = cache.entries.may_defer();
         let guard = cache.entries.pin();
-        let weight = newcomer.weight;
-        let put = cache.put((&guard, ready), hash, newcomer, Rule::IfAbsent, &mut due);
-        if weight <= cache.capacity() && matches!(put, Ok(Put::Inserted)) {
-            self.loaded.entries += 1;
-            if self.loaded.in_order {
-                let is = |entry: &Entry<K, V>| entry.key == key_again;
-                cache.entries.stand_last(hash, &guard, is, self.section.in_main, record.mark);
+        match cache.put((&guard, ready), hash, newcomer, Rule::Always, &mut due) {
+            Ok(Put::Inserted) => self.loaded.entries += 1,
+            // It left and came in again while the file was written: the later one is the newer one.
+            Ok(Put::Replaced(_)) => {}
+            Ok(Put::Kept(_) | Put::Refused) | Err(_) => {
+                self.loaded.beyond += 1;
+                return Some(());
             }
-        } else {
-            self.loaded.beyond += 1;
+        }
+        if self.loaded.in_order {
+            let is = |entry: &Entry<K, V>| entry.key == key_again;
+            cache.entries.stand_last(hash, &guard, is, self.section.in_main, record.mark);
         }
         Some(())
     }

@@ -224,14 +224,16 @@ impl Model {
         self.left(Some(key), false);
     }
 
+    fn get(&mut self, key: u16) {
+        assert_eq!(self.cache.get(&key), self.live(key));
+        if self.live(key).is_some() {
+            self.used(key);
+        }
+    }
+
     fn run(&mut self, step: &Step) {
         match step {
-            Step::Get(key) => {
-                assert_eq!(self.cache.get(key), self.live(*key));
-                if self.live(*key).is_some() {
-                    self.used(*key);
-                }
-            }
+            Step::Get(key) => self.get(*key),
             Step::Peek(key) => {
                 assert_eq!(self.cache.peek(key), self.live(*key));
                 assert_eq!(self.cache.contains(key), self.live(*key).is_some());

@@ -68,7 +68,7 @@ fn order(cache: &Texts, count: usize) -> Vec<Vec<u64>> {
     steps.collect()
 }
 
-/// Two caches go on alike, one of them after it was saved and restored: that is the whole of the order, ghosts included.
+/// Two caches go on alike, one of them after it was saved and restored: that is all of the order, ghosts included.
 #[test]
 fn a_restored_cache_goes_on_as_the_one_that_was_saved() {
     for policy in ["", "lru", "fifo", "clock", "slru", "deferred-lru-lazy"] {
