@@ -43,10 +43,10 @@ pub mod policy;
 mod sync;
 
 pub use engine::{
-    Ahead, CAPACITY_MAX, Cause, Found, Guard, Held, Inline, Item, Keyed, NoRoom, Packed, Plain, Pointers, Present, Put,
-    Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
+    Ahead, CAPACITY_MAX, Cause, Found, Guard, Held, Inline, Item, Keyed, NoRoom, PINS_MAX, Packed, Plain, Pointers,
+    Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
 };
 pub use local::{
-    Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Iter, Lifetime, LoadError, Op, OwnKey, Pinned, Statistics,
-    memoize,
+    Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Damage, Guarded, Hashing, Iter, Lifetime, LoadError, Loaded,
+    Op, OwnKey, Portable, Saved, SnapshotError, Statistics, StillPinned, TAG_WEIGHT, TAGS_MAX, Tags, memoize,
 };

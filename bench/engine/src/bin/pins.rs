@@ -20,7 +20,7 @@ fn main() {
         cache.insert(key, key);
     });
     let collector = seize::Collector::new();
-    let ours = || (0..STEPS).for_each(|_| drop(black_box(cache.pin())));
+    let ours = || (0..STEPS).for_each(|_| drop(black_box(cache.guard())));
     let crossbeam = || (0..STEPS).for_each(|_| drop(black_box(crossbeam_epoch::pin())));
     let seized = || (0..STEPS).for_each(|_| drop(black_box(collector.enter())));
     let looks = || {
@@ -30,9 +30,9 @@ fn main() {
     };
     let looks_under_one = || {
         for batch in 0..STEPS as u64 / 16 {
-            let pinned = cache.pin();
+            let guarded = cache.guard();
             (batch * 16..batch * 16 + 16).for_each(|step| {
-                black_box(pinned.get(&(step % KEYS)));
+                black_box(guarded.get(&(step % KEYS)));
             });
         }
     };

@@ -28,7 +28,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
 use super::reclaim::Guard;
 
@@ -136,6 +136,8 @@ pub(super) struct Record<T> {
     pub slot: AtomicU32,
     /// Hits; see `marks.rs`.
     pub mark: AtomicU8,
+    /// Pins; changed under the shard's lock.
+    pub pins: AtomicU16,
     #[cfg(feature = "loom")]
     alive: Alive,
     item: T,
@@ -148,10 +150,16 @@ impl<T> Record<T> {
             weight,
             slot: AtomicU32::new(0),
             mark: AtomicU8::new(0),
+            pins: AtomicU16::new(0),
             #[cfg(feature = "loom")]
             alive: Alive(loom::cell::UnsafeCell::new(true)),
             item,
         }
+    }
+
+    /// It stands in no order: see `pointers/pins.rs`. The shard's lock is held.
+    pub fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Relaxed) > 0
     }
 
     #[inline(always)]

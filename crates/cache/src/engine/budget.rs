@@ -71,8 +71,7 @@ impl Budget {
     }
 
     /// What no shard has.
-    #[cfg(all(test, not(feature = "loom")))]
-    pub fn rest(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.rest.load(Ordering::Relaxed)
     }
 
@@ -147,14 +146,14 @@ mod tests {
                 let step = budget.take(usize::MAX);
                 taken += step;
                 assert!(step <= budget.step());
-                assert_eq!(taken + budget.rest() + shards * budget.floor(), capacity);
+                assert_eq!(taken + budget.left() + shards * budget.floor(), capacity);
                 if step == 0 {
                     break;
                 }
             }
-            assert_eq!(budget.rest(), 0, "nothing is left lying");
+            assert_eq!(budget.left(), 0, "nothing is left lying");
             budget.give_back(taken);
-            assert_eq!(budget.rest() + shards * budget.floor(), capacity);
+            assert_eq!(budget.left() + shards * budget.floor(), capacity);
             assert_eq!(budget.take(0), 0);
         }
     }

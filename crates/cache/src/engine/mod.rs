@@ -71,6 +71,7 @@ mod shard;
 mod slab;
 mod slot;
 mod table;
+mod tagged;
 mod tags;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -90,8 +91,9 @@ use budget::{Budget, floor_of};
 use marks::touch;
 pub use parts::{Ahead, Due as Retired, Readers, Sight, Sighted, Writer};
 pub use places::{Held, Item, Keyed, Packed};
-pub use pointers::{Cause, Found, Pointers, Put};
+pub use pointers::{Cause, Found, PINS_MAX, Pointers, Put};
 pub(crate) use pointers::{Due, Life, Listener, Rule, Under};
+pub(crate) use queues::Ghosts;
 pub use reclaim::Guard;
 pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};

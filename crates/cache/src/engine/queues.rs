@@ -95,6 +95,44 @@ impl Queues {
         self.len -= 1;
     }
 
+    /// An entry is pinned: it stands in no queue, and its link only says to which it belongs.
+    pub fn withdraw(&mut self, slot: u32, weight: usize) {
+        let flag = self.link(slot).before & IN_MAIN;
+        self.unlink(slot, weight);
+        *self.link(slot) = Link { before: NONE | flag, after: NONE };
+        self.len -= 1;
+    }
+
+    /// It may go again, as the newest of its queue.
+    pub fn restore(&mut self, slot: u32, weight: usize) {
+        let in_main = self.link(slot).before & IN_MAIN != 0;
+        self.push(slot, weight, in_main);
+        self.len += 1;
+    }
+
+    /// Makes an entry the newest of a queue.
+    pub fn stand_last(&mut self, slot: u32, weight: usize, in_main: bool) {
+        self.unlink(slot, weight);
+        self.push(slot, weight, in_main);
+    }
+
+    /// All slots from the oldest to the newest, those of the small queue and those of the main one.
+    pub fn line(&self) -> [Vec<u32>; 2] {
+        [self.small, self.main].map(|list| {
+            let link = |slot: u32| self.links[slot as usize / CHUNK][slot as usize % CHUNK];
+            let some = |slot: u32| (slot != NONE).then_some(slot);
+            std::iter::successors(some(list.first), |&slot| some(link(slot).after)).collect()
+        })
+    }
+
+    pub fn ghosts(&self) -> Ghosts {
+        self.ghosts.clone()
+    }
+
+    pub fn set_ghosts(&mut self, ghosts: Ghosts) {
+        self.ghosts = ghosts;
+    }
+
     /// The entry to evict; `None`: there is no entry.
     pub fn victim<'e>(&mut self, entry: impl Fn(u32) -> Option<Entry<'e>>) -> Option<u32> {
         // A mark is worth one round at most three times. Readers that go on marking must not keep it going for ever.
@@ -173,26 +211,17 @@ impl Queues {
         self.links.len() * CHUNK * size_of::<Link>() + self.ghosts.cells.len() * size_of::<u32>()
     }
 
-    /// All slots, the small queue's first.
-    #[cfg(all(test, not(feature = "loom")))]
-    fn slots(&self) -> [Vec<u32>; 2] {
-        [self.small, self.main].map(|list| {
-            let mut slots = Vec::new();
-            let mut at = list.first;
-            while at != NONE {
-                slots.push(at);
-                at = self.links[at as usize / CHUNK][at as usize % CHUNK].after;
-            }
-            assert_eq!(slots.last().copied().unwrap_or(NONE), list.last, "the newest is the last");
-            slots
-        })
-    }
-
     /// Panics if these, with their weights, are not what stands in the queues, each in one.
     #[cfg(all(test, not(feature = "loom")))]
     pub fn validate(&self, of_shard: impl Iterator<Item = (u32, usize)>) {
         let weights: std::collections::BTreeMap<u32, usize> = of_shard.collect();
-        let queues = self.slots();
+        let queues = self.line();
+        let ends = [self.small.last, self.main.last];
+        assert_eq!(
+            queues.each_ref().map(|slots| slots.last().copied().unwrap_or(NONE)),
+            ends,
+            "the newest is the last"
+        );
         let weight = |slots: &Vec<u32>| slots.iter().map(|slot| weights.get(slot).copied().unwrap_or(0)).sum::<usize>();
         assert_eq!(queues.each_ref().map(weight), [self.small.weight, self.main.weight], "queues know their weight");
         let mut slots = queues.concat();
@@ -209,10 +238,13 @@ const STEPS: usize = 64;
 
 /// Prints of the keys that were evicted without having been asked for again, four bytes each: sixteen bits of the hash
 /// and the time, in a table of fixed places: as many as there were entries. When it grows it begins empty.
-struct Ghosts {
-    cells: Vec<u32>,
-    now: u16,
-    pushes: usize,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ghosts {
+    pub cells: Vec<u32>,
+    /// The step that it is.
+    pub now: u16,
+    /// Ghosts since the step began.
+    pub pushes: usize,
 }
 
 impl Ghosts {

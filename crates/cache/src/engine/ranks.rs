@@ -7,7 +7,7 @@ use crate::policy::{Access, AccessKind, Hits, Order, Why};
 use crate::sync::{AtomicU8, Ordering};
 
 use super::marks::touch;
-use super::queues::{Entry, Queues};
+use super::queues::{Entry, Ghosts, Queues};
 
 /// See the module.
 pub(super) enum Ranks {
@@ -124,6 +124,48 @@ impl Ranks {
         match self {
             Ranks::Queues(queues) => queues.removed(slot, entry.hash, entry.weight, why == Why::Evicted),
             Ranks::Policy(policy) => policy.order.removed(slot, entry.hash, why),
+        }
+    }
+
+    /// An entry is pinned, and is not named as a victim.
+    pub fn withdraw(&mut self, slot: u32, entry: Ranked) {
+        match self {
+            Ranks::Queues(queues) => queues.withdraw(slot, entry.weight),
+            Ranks::Policy(policy) => policy.order.withdraw(slot),
+        }
+    }
+
+    /// It may be named again.
+    pub fn restore(&mut self, slot: u32, entry: Ranked) {
+        match self {
+            Ranks::Queues(queues) => queues.restore(slot, entry.weight),
+            Ranks::Policy(policy) => policy.order.restore(slot),
+        }
+    }
+
+    /// The slots in the order in which they would go, by queues; `None`: the policy has no such order.
+    pub fn line(&self) -> Option<[Vec<u32>; 2]> {
+        match self {
+            Ranks::Queues(queues) => Some(queues.line()),
+            Ranks::Policy(policy) => Some([policy.order.line()?, Vec::new()]),
+        }
+    }
+
+    /// Makes an entry the newest of a queue, where there are queues.
+    pub fn stand_last(&mut self, slot: u32, entry: Ranked, in_main: bool) {
+        if let Ranks::Queues(queues) = self {
+            queues.stand_last(slot, entry.weight, in_main);
+        }
+    }
+
+    /// What is remembered of keys that left, where the order is the engine's own.
+    pub fn ghosts(&self) -> Option<Ghosts> {
+        if let Ranks::Queues(queues) = self { Some(queues.ghosts()) } else { None }
+    }
+
+    pub fn set_ghosts(&mut self, ghosts: Ghosts) {
+        if let Ranks::Queues(queues) = self {
+            queues.set_ghosts(ghosts);
         }
     }
 

@@ -16,7 +16,7 @@ where
     let guards: Vec<_> = cache.shards.iter().map(|shard| shard.lock()).collect();
     let (table, budget) = (&cache.table, &cache.budget);
     let credit: usize = guards.iter().map(|shard| shard.credit).sum();
-    assert_eq!(credit + budget.rest(), budget.capacity(), "all credit is the capacity");
+    assert_eq!(credit + budget.left(), budget.capacity(), "all credit is the capacity");
     let entries: usize = guards.iter().map(|shard| shard.len).sum();
     assert!(entries <= budget.capacity(), "the budget is exact");
     let mut passed = HashMap::new();

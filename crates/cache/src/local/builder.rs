@@ -4,23 +4,26 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use foldhash::quality::RandomState;
-
 use crate::engine::{Cause, Life, NEVER, Pointers};
 use crate::policy::{Choice, PolicyError, Unit, choose};
 
 use super::counters::Counters;
 use super::flight::Flights;
+use super::hashing::Hashing;
 use super::life::{Clock, Lifetime, Time};
+use super::tags::{Tagger, Tags};
 use super::{Cache, Entry, Lifetimes, Weigher};
 
 /// Is told what left.
 type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
 
 /// What a cache is to be; see [`Cache::builder`].
-pub struct Builder<K, V, S = RandomState> {
+pub struct Builder<K, V, S = Hashing> {
     capacity: usize,
-    hasher: S,
+    pub(super) hasher: S,
+    pub(super) hashing: Hashing,
+    /// The hasher with the seeds of another one, if it is the built-in one.
+    pub(super) rehash: Option<fn(&Hashing) -> S>,
     weigher: Option<Weigher<K, V>>,
     lifetime: Lifetime,
     lifetimes: Option<Box<Lifetimes<K, V>>>,
@@ -28,13 +31,17 @@ pub struct Builder<K, V, S = RandomState> {
     clock: Option<Box<dyn Clock>>,
     counts: bool,
     policy: Option<Choice>,
+    tagger: Option<Box<Tagger<K, V>>>,
 }
 
 impl<K, V> Builder<K, V> {
     pub(super) fn new() -> Builder<K, V> {
+        let hashing = Hashing::default();
         Builder {
             capacity: 0,
-            hasher: RandomState::default(),
+            hasher: hashing.clone(),
+            hashing,
+            rehash: Some(Hashing::clone),
             weigher: None,
             lifetime: Lifetime::ENDLESS,
             lifetimes: None,
@@ -42,6 +49,7 @@ impl<K, V> Builder<K, V> {
             clock: None,
             counts: false,
             policy: None,
+            tagger: None,
         }
     }
 }
@@ -71,8 +79,24 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(cache.get(&1), Some(2));
     /// ```
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> Builder<K, V, H> {
-        let Builder { capacity, weigher, lifetime, lifetimes, listener, clock, counts, policy, .. } = self;
-        Builder { capacity, hasher, weigher, lifetime, lifetimes, listener, clock, counts, policy }
+        let Builder {
+            capacity, hashing, weigher, lifetime, lifetimes, listener, clock, counts, policy, tagger, ..
+        } = self;
+        let rehash = None;
+        Builder {
+            capacity,
+            hasher,
+            hashing,
+            rehash,
+            weigher,
+            lifetime,
+            lifetimes,
+            listener,
+            clock,
+            counts,
+            policy,
+            tagger,
+        }
     }
 
     /// An entry expires so long after it was stored: [`Lifetime::since_write`].
@@ -184,6 +208,23 @@ impl<K, V, S> Builder<K, V, S> {
         Ok(self)
     }
 
+    /// Says which tags an entry has, by which many are invalidated at once ([`Cache::invalidate_tag`]). It is asked
+    /// without a lock when the entry is stored, also by a loader.
+    ///
+    /// ```
+    /// use forebay_cache::{Cache, Tags};
+    ///
+    /// let author = |_: &u32, post: &(&str, &str), tags: &mut Tags| tags.add(post.0);
+    /// let cache = Cache::builder().capacity(10).tags(author).build();
+    /// cache.insert(1, ("ann", "hello"));
+    /// cache.insert(2, ("bob", "hi"));
+    /// assert_eq!((cache.invalidate_tag("ann"), cache.contains(&1), cache.contains(&2)), (1, false, true));
+    /// ```
+    pub fn tags(mut self, of: impl Fn(&K, &V, &mut Tags<'_>) + Send + Sync + 'static) -> Self {
+        self.tagger = Some(Box::new(of));
+        self
+    }
+
     /// Has the cache count hits, misses and loads: see [`Cache::statistics`].
     pub fn statistics(mut self) -> Self {
         self.counts = true;
@@ -209,10 +250,11 @@ impl<K, V, S> Builder<K, V, S> {
         let life = Life {
             until: Entry::until,
             replaces: |old, new| {
-                if let (Some(old), Some(new)) = (&old.times, &new.times) {
-                    new.replaces(old);
+                if let (Some(old), Some(new)) = (&old.about, &new.about) {
+                    new.times.replaces(&old.times);
                 }
             },
+            tags: |entry| entry.about.as_ref().map_or(&[], |about| &about.tags),
         };
         let time = match self.clock {
             Some(clock) => Time::Given { clock, latest: AtomicU64::new(0) },
@@ -235,13 +277,16 @@ impl<K, V, S> Builder<K, V, S> {
             time,
             flights: Flights::new(),
             counters: self.counts.then(|| Box::new(Counters::new())),
+            hashing: self.hashing,
+            tagger: self.tagger,
+            policy: self.policy.map_or(String::new(), |choice| choice.to_string()),
         }
     }
 }
 
 impl<K, V> Entry<K, V> {
     pub(super) fn until(&self) -> u64 {
-        self.times.as_ref().map_or(NEVER, |times| times.until())
+        self.about.as_ref().map_or(NEVER, |about| about.times.until())
     }
 }
 

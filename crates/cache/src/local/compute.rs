@@ -94,7 +94,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
             }
             Op::Insert(value) => {
                 self.flights.outdate(hash, &key);
-                let newcomer = self.newcomer(key, value, None);
+                let newcomer = self.newcomer(key, value, None, &[]);
                 match self.put((&guard, ready), hash, newcomer, Rule::IfStill(seen), &mut due) {
                     Ok(Put::Inserted | Put::Kept(_)) if lives.is_some() => Ok(Computed::Replaced),
                     Ok(Put::Inserted | Put::Kept(_)) => Ok(Computed::Inserted),

@@ -30,6 +30,13 @@ pub struct Statistics {
     pub replaced: u64,
     /// Entries that were removed.
     pub removed: u64,
+    /// Entries that were not stored: too heavy, over at once, kept out by pins or by guards, or by the policy.
+    pub refused: u64,
+    /// The weight of entries that are pinned.
+    pub pinned: usize,
+    /// The weight of what has left and is not dropped yet. Guards that are held for long keep it; beyond an eighth of
+    /// the capacity nothing new is stored.
+    pub deferred: usize,
     /// Entries that there are.
     pub entries: usize,
     /// What they weigh.
@@ -52,6 +59,7 @@ struct Stripe {
     loads: AtomicU64,
     load_failures: AtomicU64,
     load_nanos: AtomicU64,
+    refused: AtomicU64,
 }
 
 /// See the module.
@@ -78,6 +86,10 @@ impl Counters {
         stripe.load_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
+    pub fn refused(&self, place: usize) {
+        self.stripes[place % STRIPES].refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The sums of all threads.
     pub fn sums(&self) -> Statistics {
         let sum = |of: fn(&Stripe) -> &AtomicU64| -> u64 {
@@ -89,6 +101,7 @@ impl Counters {
             loads: sum(|stripe| &stripe.loads),
             load_failures: sum(|stripe| &stripe.load_failures),
             load_time: Duration::from_nanos(sum(|stripe| &stripe.load_nanos)),
+            refused: sum(|stripe| &stripe.refused),
             ..Statistics::default()
         }
     }

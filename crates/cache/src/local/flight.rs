@@ -149,6 +149,11 @@ impl<K, V> Flights<K, V> {
         self.list(hash).iter().filter(|flight| flight.hash == hash).map(|flight| Arc::strong_count(flight) - 2).sum()
     }
 
+    /// Whether a list is locked.
+    pub fn is_locked(&self) -> bool {
+        self.lists.iter().any(|list| list.try_lock().is_err())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.listed.load(Ordering::Relaxed) == 0 && self.lists.iter().all(|list| lock(list).is_empty())
     }

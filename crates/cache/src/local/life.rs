@@ -1,6 +1,6 @@
 //! How long entries live, and the clock that says so.
 //!
-//! An entry that may expire keeps its times in a box. One that lives as long as there is room pays a word for them.
+//! An entry that may expire keeps its times in a box, with its tags. Another one pays a word for them.
 //! A hit of an entry with an idle time moves the end of that time, but not for less than a thousandth of it. So most
 //! hits store nothing.
 //!
@@ -9,7 +9,7 @@
 //!   set.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::NEVER;
 
@@ -69,12 +69,22 @@ impl Lifetime {
 pub trait Clock: Send + Sync {
     /// The time. If it is earlier than one that the cache has seen, the cache goes on with that one.
     fn now(&self) -> Duration;
+
+    /// The time since 1970, by which a snapshot knows how long the program was away.
+    fn wall(&self) -> Duration {
+        wall()
+    }
 }
 
 impl<F: Fn() -> Duration + Send + Sync> Clock for F {
     fn now(&self) -> Duration {
         self()
     }
+}
+
+/// A system whose clock is set to before 1970 was never away.
+fn wall() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The time of a cache, in nanoseconds.
@@ -93,6 +103,14 @@ impl Time {
             }
         }
     }
+
+    /// The time since 1970.
+    pub fn wall(&self) -> u64 {
+        match self {
+            Time::Since(_) => nanos(wall()),
+            Time::Given { clock, .. } => nanos(clock.wall()),
+        }
+    }
 }
 
 /// A time that never comes is none of them.
@@ -105,29 +123,61 @@ fn after(from: u64, span: Option<Duration>) -> u64 {
     span.and_then(|span| from.checked_add(u64::try_from(span.as_nanos()).ok()?)).unwrap_or(NEVER)
 }
 
-/// The times of an entry that may expire.
+/// What is kept of an entry that may expire or has tags.
+pub(super) struct About {
+    pub times: Times,
+    pub tags: Box<[u64]>,
+}
+
+impl About {
+    /// Of an entry that is stored now; `None`: there is nothing to keep.
+    pub fn new(lifetime: Lifetime, now: u64, tags: Vec<u64>) -> Option<Box<About>> {
+        let is_plain = lifetime == Lifetime::ENDLESS && tags.is_empty();
+        (!is_plain).then(|| Box::new(About { times: Times::new(lifetime, now), tags: tags.into() }))
+    }
+}
+
+/// The times of an entry.
 pub(super) struct Times {
     /// When it expires, if it is not used.
     until: AtomicU64,
     /// Beyond it no use helps.
     limit: AtomicU64,
     created: AtomicU64,
+    /// So long before the clock began it was created, if that was before.
+    before: AtomicU64,
     /// From then on it is to be loaded again.
     refresh: AtomicU64,
     lifetime: Lifetime,
 }
 
 impl Times {
-    /// Of an entry that is stored now; `None`: it does not expire.
-    pub fn new(lifetime: Lifetime, now: u64) -> Option<Box<Times>> {
-        if lifetime == Lifetime::ENDLESS {
-            return None;
-        }
+    /// Of an entry that is stored now.
+    pub fn new(lifetime: Lifetime, now: u64) -> Times {
         let limit = after(now, lifetime.since_creation).min(after(now, lifetime.since_write));
         let until = limit.min(after(now, lifetime.since_access));
         let refresh = after(now, lifetime.refresh_after);
-        let [until, limit, created, refresh] = [until, limit, now, refresh].map(AtomicU64::new);
-        Some(Box::new(Times { until, limit, created, refresh, lifetime }))
+        let [until, limit, created, before, refresh] = [until, limit, now, 0, refresh].map(AtomicU64::new);
+        Times { until, limit, created, before, refresh, lifetime }
+    }
+
+    /// What is left of them.
+    pub fn left(&self, now: u64) -> Left {
+        let load = |time: &AtomicU64| time.load(Ordering::Relaxed);
+        let ahead = |time: &AtomicU64| if load(time) == NEVER { NEVER } else { load(time).saturating_sub(now) };
+        let age = now.saturating_sub(load(&self.created)).saturating_add(load(&self.before));
+        let Times { until, limit, refresh, lifetime, .. } = self;
+        Left { lifetime: *lifetime, until: ahead(until), limit: ahead(limit), refresh: ahead(refresh), age }
+    }
+
+    /// The times of an entry of which this was left so long ago.
+    pub fn resumed(left: &Left, now: u64, away: u64) -> Times {
+        let at = |ahead: u64| if ahead == NEVER { NEVER } else { now.saturating_add(ahead.saturating_sub(away)) };
+        let age = left.age.saturating_add(away);
+        let (created, before) = (now.saturating_sub(age), age.saturating_sub(now));
+        let [until, limit, created, before, refresh] =
+            [at(left.until), at(left.limit), created, before, at(left.refresh)].map(AtomicU64::new);
+        Times { until, limit, created, before, refresh, lifetime: left.lifetime }
     }
 
     pub fn until(&self) -> u64 {
@@ -163,12 +213,28 @@ impl Times {
 
     /// The entry takes the place of one of its key, which is not in sight yet: it was created when that one was.
     pub fn replaces(&self, old: &Times) {
-        let created = old.created.load(Ordering::Relaxed);
-        let limit = after(created, self.lifetime.since_creation).min(self.limit.load(Ordering::Relaxed));
+        if old.lifetime == Lifetime::ENDLESS {
+            return;
+        }
+        let (created, before) = (old.created.load(Ordering::Relaxed), old.before.load(Ordering::Relaxed));
+        let span = self.lifetime.since_creation.map(|span| span.saturating_sub(Duration::from_nanos(before)));
+        let limit = after(created, span).min(self.limit.load(Ordering::Relaxed));
         self.created.store(created, Ordering::Relaxed);
+        self.before.store(before, Ordering::Relaxed);
         self.limit.store(limit, Ordering::Relaxed);
         self.until.store(self.until().min(limit), Ordering::Relaxed);
     }
+}
+
+/// What is left of an entry's times, in nanoseconds: [`NEVER`] where there is no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub lifetime: Lifetime,
+    pub until: u64,
+    pub limit: u64,
+    pub refresh: u64,
+    /// Since it was created.
+    pub age: u64,
 }
 
 #[cfg(test)]
@@ -197,7 +263,7 @@ mod tests {
         let span = |nanos| Some(Duration::from_nanos(nanos));
         let lifetime =
             Lifetime { since_creation: span(100), since_write: span(70), since_access: span(40), refresh_after: None };
-        let times = |now| Times::new(lifetime, now).expect("it expires");
+        let times = |now| Times::new(lifetime, now);
         let old = times(0);
         assert!(old.touch(39) && old.until() == 70, "a use helps up to the limit");
         assert!(!old.touch(70));

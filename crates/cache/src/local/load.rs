@@ -300,7 +300,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
     fn get_with_age(&self, hash: u64, key: &K) -> Option<(V, bool)> {
         let guard = self.entries.pin();
         let entry = self.find(hash, key, &guard)?;
-        let is_old = entry.times.as_ref().is_some_and(|times| times.is_old(self.time.now()));
+        let is_old = entry.about.as_ref().is_some_and(|about| about.times.is_old(self.time.now()));
         Some((entry.value.clone(), is_old))
     }
 
@@ -322,7 +322,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
         let is_refresh = old.is_some();
         match &loaded {
             Outcome::Value(value) => {
-                let newcomer = self.newcomer(key, value.clone(), None);
+                let newcomer = self.newcomer(key, value.clone(), None, &[]);
                 let rule = if is_refresh { Rule::Always } else { Rule::IfAbsent };
                 let ready = self.entries.may_defer();
                 let guard = self.entries.pin();
@@ -340,8 +340,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher> Cache<K, V, S> {
                 let guard = self.entries.pin();
                 let now = self.time.now();
                 let found = self.entries.look(hash, &guard, |entry| entry.key == key);
-                let times = found.and_then(|found| found.item.times.as_ref());
-                times.into_iter().for_each(|times| times.postpone(now));
+                let about = found.and_then(|found| found.item.about.as_ref());
+                about.into_iter().for_each(|about| about.times.postpone(now));
                 leader.land(|| ());
             }
         }

@@ -1,14 +1,17 @@
 //! The cache as programs use it.
 //!
-//! [`Cache`] keeps any keys and values, each entry apart in memory; [`Pinned`] reads many entries under one guard. What
-//! is kept of numbers alone is [`Inline`](crate::Inline).
+//! [`Cache`] keeps any keys and values, each entry apart in memory; [`Guarded`] reads many entries under one guard.
+//! What is kept of numbers alone is [`Inline`](crate::Inline).
 //!
 //! ```text
 //! builder.rs   what a cache is to be            life.rs      how long entries live, and the clock
 //! compute.rs   an entry is changed in one step  counters.rs  hits, misses and loads
 //! load.rs      a value is loaded once           scan.rs      walks over all entries
 //! flight.rs    loads that are under way         memoize.rs   a function that remembers its answers
-//! pinned.rs    many entries under one guard
+//! guarded.rs   many entries under one guard     pins.rs      entries that stay
+//! hashing.rs   the hasher, if none is given     tags.rs      entries that are invalidated together
+//! upkeep.rs    the cache as a whole             snapshot/    a file from which a cache starts warm
+//! portable.rs  keys and values as bytes
 //! ```
 //!
 //! A program's own code (weigher, hasher, listener, loader, clock, copies) runs without a lock; comparisons of keys may
@@ -18,19 +21,23 @@ mod builder;
 mod compute;
 mod counters;
 mod flight;
+mod guarded;
+mod hashing;
 mod life;
 mod load;
 mod memoize;
-mod pinned;
+mod pins;
+mod portable;
 mod scan;
+mod snapshot;
+mod tags;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, Ordering};
-
-use foldhash::quality::RandomState;
 
 use crate::engine::{Cause, Due, Guard, NEVER, Pointers, Put, Rule, Under};
 
@@ -39,12 +46,18 @@ pub use compute::{COMPUTE_TRIES_MAX, Computed, Op};
 use counters::Counters;
 pub use counters::Statistics;
 use flight::Flights;
+pub use guarded::Guarded;
+pub use hashing::Hashing;
+use life::{About, Time};
 pub use life::{Clock, Lifetime};
-use life::{Time, Times};
 pub use load::{LoadError, OwnKey};
 pub use memoize::memoize;
-pub use pinned::Pinned;
+pub use pins::StillPinned;
+pub use portable::Portable;
 pub use scan::Iter;
+pub use snapshot::{Damage, Loaded, Saved, SnapshotError};
+use tags::Tagger;
+pub use tags::{TAG_WEIGHT, TAGS_MAX, Tags};
 
 /// Says what an entry weighs.
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
@@ -56,8 +69,8 @@ type Lifetimes<K, V> = dyn Fn(&K, &V) -> Lifetime + Send + Sync;
 struct Entry<K, V> {
     key: K,
     value: V,
-    /// None: it does not expire.
-    times: Option<Box<Times>>,
+    /// None: it does not expire and has no tags.
+    about: Option<Box<About>>,
 }
 
 /// An entry that is to come in.
@@ -91,7 +104,7 @@ struct Newcomer<K, V> {
 ///     scope.spawn(|| cache.contains(&1));
 /// });
 /// ```
-pub struct Cache<K, V, S = RandomState> {
+pub struct Cache<K, V, S = Hashing> {
     entries: Pointers<Entry<K, V>>,
     hasher: S,
     weigher: Option<Weigher<K, V>>,
@@ -105,6 +118,11 @@ pub struct Cache<K, V, S = RandomState> {
     time: Time,
     flights: Flights<K, V>,
     counters: Option<Box<Counters>>,
+    /// Hashes tags; a cache that is given no hasher has this one.
+    hashing: Hashing,
+    tagger: Option<Box<Tagger<K, V>>>,
+    /// The policy as a program names it; empty: the built-in one.
+    policy: String,
 }
 
 impl<K: Hash + Eq, V> Cache<K, V> {
@@ -208,20 +226,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// Inserts, or replaces the value; whether it is stored. It is not if the entry weighs more than the capacity, if
-    /// its time is over at once, or while guards keep too much ([`Cache::pin`]). What the key stood for before is gone
-    /// in any case.
+    /// its time is over at once, or while guards keep too much ([`Cache::guard`]). What the key stood for before is
+    /// gone in any case.
     pub fn insert(&self, key: K, value: V) -> bool {
-        self.store(key, value, None)
+        self.store(key, value, None, &[])
     }
 
     /// Inserts an entry that lives so long, whatever was said for all.
     pub fn insert_with(&self, key: K, value: V, lifetime: Lifetime) -> bool {
-        self.store(key, value, Some(lifetime))
+        self.store(key, value, Some(lifetime), &[])
     }
 
-    fn store(&self, key: K, value: V, lifetime: Option<Lifetime>) -> bool {
+    fn store(&self, key: K, value: V, lifetime: Option<Lifetime>, tags: &[u64]) -> bool {
         let hash = self.hash(&key);
-        let newcomer = self.newcomer(key, value, lifetime);
+        let newcomer = self.newcomer(key, value, lifetime, tags);
         self.flights.outdate(hash, &newcomer.entry.key);
         let mut due = Vec::new();
         let ready = self.entries.may_defer();
@@ -247,7 +265,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
         let made = make();
         let hash = self.hash(&key);
-        let newcomer = self.newcomer(key, made.clone(), None);
+        let newcomer = self.newcomer(key, made.clone(), None, &[]);
         self.flights.outdate(hash, &newcomer.entry.key);
         let mut due = Vec::new();
         let ready = self.entries.may_defer();
@@ -295,101 +313,6 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         removed.map(|entry| read(&entry.value))
     }
 
-    /// A guard, under which values are read in place, and many of them faster than one by one.
-    ///
-    /// As long as it is there, nothing that is evicted, replaced or removed is dropped. When an eighth of the capacity
-    /// waits for that, nothing more is stored: so the entries that are in memory weigh at most 37/32 of the capacity,
-    /// and one entry for each thread that inserts.
-    ///
-    /// ```
-    /// let cache = forebay_cache::Cache::new(10);
-    /// cache.insert("a", 1);
-    /// cache.insert("b", 2);
-    /// let pinned = cache.pin();
-    /// let (a, b) = (pinned.get("a"), pinned.get("b"));
-    /// cache.remove("a");
-    /// assert_eq!((a, b, pinned.get("a")), (Some(&1), Some(&2), None));
-    /// let keys = ["a", "b", "c"];
-    /// assert_eq!(pinned.get_many(&keys).collect::<Vec<_>>(), [None, Some(&2), None]);
-    /// ```
-    pub fn pin(&self) -> Pinned<'_, K, V, S> {
-        Pinned { cache: self, guard: self.entries.pin() }
-    }
-
-    /// Removes everything, shard after shard: what is inserted meanwhile may stay. A load that is under way is not
-    /// stored.
-    pub fn clear(&self) {
-        self.flights.outdate_all();
-        self.entries.clear();
-    }
-
-    /// Changes the capacity while the cache is in use. A smaller one evicts in small steps between which others go on;
-    /// when this returns, the entries weigh no more. A cache that is to become much larger is made large and then
-    /// shrunk: how many threads can write at once follows from the capacity at the start.
-    ///
-    /// ```
-    /// let cache = forebay_cache::Cache::new(100);
-    /// (0..100).for_each(|n| _ = cache.insert(n, n));
-    /// cache.set_capacity(10);
-    /// assert!(cache.capacity() == 10 && cache.len() <= 10);
-    /// ```
-    pub fn set_capacity(&self, capacity: usize) {
-        self.entries.set_capacity(capacity);
-    }
-
-    /// Takes out all that has expired, and drops what has left. Operations that write do a little of that each; who
-    /// wants memory back while nothing is written calls this now and then.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let cache = forebay_cache::Cache::builder().capacity(10).time_to_live(Duration::from_millis(1)).build();
-    /// cache.insert(1, 1);
-    /// std::thread::sleep(Duration::from_millis(4));
-    /// cache.run_pending();
-    /// assert_eq!(cache.len(), 0);
-    /// ```
-    pub fn run_pending(&self) {
-        self.entries.run_pending(self.now());
-    }
-
-    /// What happened since the cache was made, if [`Builder::statistics`] has asked for it.
-    ///
-    /// ```
-    /// let cache = forebay_cache::Cache::builder().capacity(10).statistics().build();
-    /// cache.insert(1, 1);
-    /// (cache.get(&1), cache.get(&2), cache.remove(&1));
-    /// let statistics = cache.statistics().unwrap();
-    /// assert_eq!((statistics.hits, statistics.misses, statistics.removed), (1, 1, 1));
-    /// assert_eq!(statistics.hit_ratio(), 0.5);
-    /// ```
-    pub fn statistics(&self) -> Option<Statistics> {
-        let counters = self.counters.as_ref()?;
-        let [evicted, expired, replaced, removed] = self.entries.left();
-        let (entries, weight) = (self.len(), self.weight());
-        Some(Statistics { evicted, expired, replaced, removed, entries, weight, ..counters.sums() })
-    }
-
-    /// Entries, counted shard after shard, and with them what has expired and was not taken out yet.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there is no entry.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What all entries weigh: as many as they are, if there is no weigher.
-    pub fn weight(&self) -> usize {
-        self.entries.weight()
-    }
-
-    /// What all entries may weigh.
-    pub fn capacity(&self) -> usize {
-        self.entries.capacity()
-    }
-
     #[inline(always)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         self.hasher.hash_one(key)
@@ -409,7 +332,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     /// What a look is in a cache that counts, or whose entries may expire.
     #[inline(never)]
     fn watched<'g>(&self, found: Option<&'g Entry<K, V>>, guard: &Guard<'_>) -> Option<&'g Entry<K, V>> {
-        let lives = |entry: &&Entry<K, V>| entry.times.as_ref().is_none_or(|times| times.touch(self.time.now()));
+        let lives = |entry: &&Entry<K, V>| entry.about.as_ref().is_none_or(|about| about.times.touch(self.time.now()));
         let found = found.filter(lives);
         if let Some(counters) = &self.counters {
             counters.looked(guard.place(), found.is_some());
@@ -436,16 +359,24 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     }
 
     /// An entry that is to come in. Here the program's code is asked, and it is given nothing that is locked.
-    fn newcomer(&self, key: K, value: V, lifetime: Option<Lifetime>) -> Newcomer<K, V> {
+    fn newcomer(&self, key: K, value: V, lifetime: Option<Lifetime>, given: &[u64]) -> Newcomer<K, V> {
         let weight = self.weigher.as_ref().map_or(1, |weigher| weigher(&key, &value));
         let of = self.lifetimes.as_ref();
         let lifetime = lifetime.unwrap_or_else(|| of.map_or(self.lifetime, |of| of(&key, &value)));
-        if lifetime != Lifetime::ENDLESS && !self.has_times.load(Ordering::Relaxed) {
+        let (tags, weight) = self.tags_of(&key, &value, given, weight);
+        if lifetime != Lifetime::ENDLESS {
+            self.expects_times();
+        }
+        let now = self.now();
+        Newcomer { entry: Entry { key, value, about: About::new(lifetime, now, tags) }, weight, now }
+    }
+
+    /// From now on the clock is asked.
+    fn expects_times(&self) {
+        if !self.has_times.load(Ordering::Relaxed) {
             self.has_times.store(true, Ordering::Relaxed);
             self.is_plain.store(false, Ordering::Relaxed);
         }
-        let now = self.now();
-        Newcomer { entry: Entry { key, value, times: Times::new(lifetime, now) }, weight, now }
     }
 
     /// Puts an entry in under a guard; `ready` is what [`Pointers::may_defer`] said before. Who has a lock or the guard
@@ -459,7 +390,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         due: &mut Vec<Due<'c, Entry<K, V>>>,
     ) -> Result<Put<&'g Entry<K, V>>, Entry<K, V>> {
         let under = Under { guard, now, ready: ready && entry.until() > now };
-        self.entries.put_under(under, (hash, weight, entry), |one, other| one.key == other.key, (rule, false), due)
+        let put =
+            self.entries.put_under(under, (hash, weight, entry), |one, other| one.key == other.key, (rule, false), due);
+        if let (Some(counters), Ok(Put::Refused)) = (&self.counters, &put) {
+            counters.refused(guard.place());
+        }
+        put
     }
 }
 

@@ -5,6 +5,9 @@
 //! queue at once. Then the list is empty (4.3.2). When room is needed, `purge` of the entries are evicted at once,
 //! from the oldest on. Those in the Recent list are passed by (4.3.3).
 //!
+//! With `adapt` the threshold is chosen by trial (`duel.rs`), and victims go one by one: no purge of more has hit more
+//! on any of our traces.
+//!
 //! Where the thesis is silent: if all that is in stands in the Recent list, a newcomer has that list pulled. The
 //! thesis' program waits for room for ever there.
 //!
@@ -13,6 +16,7 @@
 
 use std::sync::Arc;
 
+use super::duel::{Duel, FIRST, PULLS, Scores};
 use super::list::{Lists, NODE_BYTES};
 use super::{Access, Hits, Learned, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
@@ -38,8 +42,14 @@ pub static DEFERRED_LRU: Policy = Policy {
             range: (0.0, 1.0),
         },
         PURGE,
+        Parameter {
+            name: "adapt",
+            summary: "1: `pull` is what hits most in small caches of sampled keys, and `purge` is 0; 0: both are fixed",
+            default: 0.0,
+            range: (0.0, 1.0),
+        },
     ],
-    learned: |_| Arc::new(NothingLearned),
+    learned: |settings| if adapts(settings) { Arc::new(Scores::default()) } else { Arc::new(NothingLearned) },
     order: as_written,
 };
 
@@ -71,6 +81,8 @@ struct DeferredLru {
     lists: Lists,
     /// `None`: marks stand for it.
     recent: Option<Recent>,
+    /// There, if `pull` is chosen by trial.
+    duel: Option<Box<Duel>>,
 }
 
 struct Recent {
@@ -81,9 +93,19 @@ struct Recent {
     hand: Option<Slot>,
 }
 
-fn as_written(settings: &Settings, _: Arc<dyn Learned>) -> Box<dyn Order> {
-    let recent = Recent { pull_share: settings.values[0], lists: Lists::new(1), hand: None };
-    Box::new(DeferredLru::new(settings, settings.values[1], Some(recent)))
+fn adapts(settings: &Settings) -> bool {
+    settings.values.get(2).is_some_and(|adapt| *adapt >= 0.5)
+}
+
+fn as_written(settings: &Settings, learned: Arc<dyn Learned>) -> Box<dyn Order> {
+    let duel = if adapts(settings) { Duel::new(learned) } else { None };
+    let (pull, purge) = if duel.is_some() { (PULLS[FIRST], 0.0) } else { (settings.values[0], settings.values[1]) };
+    Box::new(DeferredLru { duel, ..DeferredLru::with(pull, purge, settings) })
+}
+
+/// One that is tried out.
+pub(super) fn candidate(pull: f64, settings: &Settings) -> Box<dyn Order> {
+    Box::new(DeferredLru::with(pull, 0.0, settings))
 }
 
 fn lazy(settings: &Settings, _: Arc<dyn Learned>) -> Box<dyn Order> {
@@ -130,9 +152,22 @@ impl Recent {
 }
 
 impl DeferredLru {
+    fn with(pull_share: f64, purge_share: f64, settings: &Settings) -> DeferredLru {
+        DeferredLru::new(settings, purge_share, Some(Recent { pull_share, lists: Lists::new(1), hand: None }))
+    }
+
+    /// A request of which the candidates hear as well.
+    fn try_out(&mut self, access: &Access) {
+        let pull = self.duel.as_mut().and_then(|duel| duel.request(access));
+        if let (Some(recent), Some(pull)) = (&mut self.recent, pull) {
+            recent.pull_share = pull;
+            self.pull_if_due();
+        }
+    }
+
     fn new(settings: &Settings, purge_share: f64, recent: Option<Recent>) -> DeferredLru {
         let Settings { unit, capacity, .. } = *settings;
-        DeferredLru { unit, capacity, purge_share, purged: 0, lists: Lists::new(2), recent }
+        DeferredLru { unit, capacity, purge_share, purged: 0, lists: Lists::new(2), recent, duel: None }
     }
 
     fn pull_if_due(&mut self) {
@@ -145,7 +180,8 @@ impl DeferredLru {
 }
 
 impl Order for DeferredLru {
-    fn access(&mut self, slot: Slot, _: &Access) {
+    fn access(&mut self, slot: Slot, access: &Access) {
+        self.try_out(access);
         let Some(recent) = &mut self.recent else { return };
         if self.lists.list_of(slot) == Some(QUEUE) && !recent.has(slot) {
             recent.lists.push(NOTED, slot, self.lists.weight_of(slot));
@@ -153,8 +189,9 @@ impl Order for DeferredLru {
         }
     }
 
-    fn admit(&mut self, _: &Access) -> bool {
+    fn admit(&mut self, access: &Access) -> bool {
         self.purged = 0;
+        self.try_out(access);
         true
     }
 
@@ -185,6 +222,9 @@ impl Order for DeferredLru {
     }
 
     fn victim(&mut self, _: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        if let Some(duel) = self.duel.as_mut().filter(|duel| duel.is_idle()) {
+            duel.begin((self.unit, self.capacity), self.lists.len(QUEUE), candidate);
+        }
         let Some(recent) = &mut self.recent else {
             // Each mark is taken once, and hits that come while it is looked for must not keep it going for ever.
             for _ in 0..self.lists.len(QUEUE) {
@@ -220,9 +260,18 @@ impl Order for DeferredLru {
         self.lists.move_to(QUEUE, slot);
     }
 
+    fn line(&self) -> Option<Vec<Slot>> {
+        Some(self.lists.iter(QUEUE).collect())
+    }
+
     fn set_capacity(&mut self, capacity: u64) {
         (self.capacity, self.purged) = (capacity, 0);
+        self.duel.iter_mut().for_each(|duel| duel.reset());
         self.pull_if_due();
+    }
+
+    fn ghost_bytes(&self) -> usize {
+        self.duel.as_ref().map_or(0, |duel| duel.bytes())
     }
 
     fn explain(&self, slot: Slot) -> String {

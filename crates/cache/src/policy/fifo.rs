@@ -60,6 +60,10 @@ impl Order for Fifo {
         self.lists.move_to(QUEUE, slot);
     }
 
+    fn line(&self) -> Option<Vec<Slot>> {
+        Some(self.lists.iter(QUEUE).collect())
+    }
+
     fn set_capacity(&mut self, _: u64) {}
 
     fn explain(&self, slot: Slot) -> String {

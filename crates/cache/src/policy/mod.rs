@@ -19,6 +19,7 @@ mod deferred_lru;
 mod detox;
 mod directory;
 mod drawn;
+mod duel;
 mod fifo;
 mod gdsf;
 mod ghost;
@@ -309,6 +310,12 @@ pub trait Order: Send + bare::Replay {
     /// A transaction ended. `committed` is false for an abort. Called on every order that heard of its accesses.
     fn ended(&mut self, txn: u64, committed: bool) {
         let _ = (txn, committed);
+    }
+
+    /// The entries that may go, from the one that would go first on if nothing was asked for any more. `None`: there is
+    /// no such order, or it is not kept.
+    fn line(&self) -> Option<Vec<Slot>> {
+        None
     }
 
     /// The nominal share of the budget changed.

@@ -192,6 +192,10 @@ impl Order for S3Fifo {
         self.lists.move_to(self.home(slot), slot);
     }
 
+    fn line(&self) -> Option<Vec<Slot>> {
+        Some(self.lists.iter(SMALL).chain(self.lists.iter(MAIN)).collect())
+    }
+
     fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.small_max = self.shares.small_max(capacity);

@@ -134,6 +134,10 @@ impl Order for Slru {
         self.sink();
     }
 
+    fn line(&self) -> Option<Vec<Slot>> {
+        Some((0..self.segments).flat_map(|segment| self.lists.iter(segment)).collect())
+    }
+
     fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.sink();

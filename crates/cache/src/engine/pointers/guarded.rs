@@ -11,12 +11,13 @@ use super::super::ranks::{Incoming, Ranked, Ranks};
 use super::super::reclaim::Guard;
 use super::super::segment::{Index, NoPlace, Root};
 use super::super::slab::Slab;
+use super::super::tagged::Tagged;
 use super::super::wheel::{NEVER, Wheel};
 use super::limbo::{Cause, Limbo};
 use super::{Pointers, Put};
 
 /// What is due and is looked at for each entry that is put in or removed.
-const DUE_STEP: usize = 16;
+pub(super) const DUE_STEP: usize = 16;
 
 /// What a shard's lock guards.
 pub(super) struct Guarded<T> {
@@ -25,11 +26,15 @@ pub(super) struct Guarded<T> {
     pub ranks: Ranks,
     /// The weight of all records.
     pub used: usize,
+    /// The weight of those that are pinned.
+    pub pinned: usize,
     /// The weight that the shard may have now.
     pub credit: usize,
     pub limbo: Limbo<T>,
     /// There, once an entry expires.
     pub wheel: Option<Box<Wheel>>,
+    /// There, once an entry has tags.
+    pub tagged: Option<Box<Tagged>>,
     pub life: Life<T>,
     /// Entries that left, ever, by cause.
     pub left: [u64; Cause::ALL.len()],
@@ -41,11 +46,13 @@ pub(crate) struct Life<T> {
     pub until: fn(&T) -> u64,
     /// The first is replaced by the second, which is not in sight yet.
     pub replaces: fn(&T, &T),
+    /// The tags of an item, each once.
+    pub tags: fn(&T) -> &[u64],
 }
 
 impl<T> Life<T> {
     /// Nothing expires.
-    pub const ENDLESS: Life<T> = Life { until: |_| NEVER, replaces: |_, _| () };
+    pub const ENDLESS: Life<T> = Life { until: |_| NEVER, replaces: |_, _| (), tags: |_| &[] };
 }
 
 impl<T> Clone for Life<T> {
@@ -83,6 +90,8 @@ pub(super) enum NotIn<'g, T> {
     Unwanted(Newcomer<'g, T>),
     /// There is another entry than was seen.
     Changed(Newcomer<'g, T>),
+    /// There is this one of its key, which stays.
+    Kept(Newcomer<'g, T>, &'g T),
 }
 
 /// What there is no room for.
@@ -94,8 +103,15 @@ enum Missing {
 }
 
 /// A record, as orders know it.
-fn ranked<T>(record: &Record<T>) -> Ranked {
+pub(super) fn ranked<T>(record: &Record<T>) -> Ranked {
     Ranked { hash: record.hash, weight: record.weight }
+}
+
+/// A hit under the lock; an order hears nothing of what is pinned.
+fn hit<T>(ranks: &mut Ranks, slot: u32, record: &Record<T>) {
+    if !record.is_pinned() {
+        ranks.hit(slot, ranked(record), &record.mark);
+    }
 }
 
 impl<T> Guarded<T> {
@@ -103,7 +119,7 @@ impl<T> Guarded<T> {
     pub fn hear(&mut self, note: u64) {
         let slot = (note >> 32) as u32 - 1;
         if let Some(record) = self.records.get(slot).filter(|record| record.hash as u32 == note as u32) {
-            self.ranks.hit(slot, ranked(record), &record.mark);
+            hit(&mut self.ranks, slot, record);
         }
     }
 
@@ -123,8 +139,8 @@ impl<T> Guarded<T> {
         let lives = found.filter(|record| !self.has_expired(record));
         match (&newcomer.rule, lives) {
             (Rule::IfAbsent, Some(record)) => {
-                self.ranks.hit(record.slot.load(Ordering::Relaxed), ranked(record), &record.mark);
-                return Ok(Put::Kept(record.item()));
+                hit(&mut self.ranks, record.slot.load(Ordering::Relaxed), record);
+                return Err(NotIn::Kept(newcomer, record.item()));
             }
             (Rule::IfStill(before), _) if *before != seen => return Err(NotIn::Changed(newcomer)),
             _ => {}
@@ -165,6 +181,8 @@ impl<T> Guarded<T> {
         record.slot.store(slot, Ordering::Relaxed);
         record.mark.store(old.mark.load(Ordering::Relaxed), Ordering::Relaxed);
         self.set_wheel(slot, &record);
+        self.untag(slot, old);
+        self.tag(slot, &record);
         if on(Fault::RetiredInSight) {
             self.limbo.put(self.records.replace(slot, record), Some(cause));
             drop(self.limbo.due(cache));
@@ -174,7 +192,9 @@ impl<T> Guarded<T> {
             return;
         }
         self.index.replace(old, &record, marked);
+        let pins = self.let_go(slot, old);
         self.ranks.replaced(slot, old.weight, ranked(&record), &record.mark);
+        self.hold(slot, &record, if cause == Cause::Expired { 0 } else { pins });
         self.used = self.used - old.weight + weight;
         let before = self.records.replace(slot, record);
         self.limbo.put(before, Some(cause));
@@ -194,6 +214,7 @@ impl<T> Guarded<T> {
             return Err(NoPlace);
         }
         self.set_wheel(slot, &record);
+        self.tag(slot, &record);
         self.records.insert(record);
         self.ranks.inserted(slot, Ranked { hash, weight }, fills);
         self.used += weight;
@@ -206,6 +227,22 @@ impl<T> Guarded<T> {
             self.wheel.get_or_insert_with(|| Box::new(Wheel::new(0))).set(slot, until);
         } else if let Some(wheel) = &mut self.wheel {
             wheel.unset(slot);
+        }
+    }
+
+    fn tag(&mut self, slot: u32, record: &Record<T>) {
+        let tags = (self.life.tags)(record.item());
+        if !tags.is_empty() {
+            let tagged = self.tagged.get_or_insert_default();
+            tags.iter().for_each(|&tag| tagged.add(tag, slot));
+        }
+    }
+
+    fn untag(&mut self, slot: u32, record: &Record<T>) {
+        let Some(tagged) = &mut self.tagged else { return };
+        (self.life.tags)(record.item()).iter().for_each(|&tag| tagged.remove(tag, slot));
+        if tagged.is_empty() {
+            self.tagged = None;
         }
     }
 
@@ -245,7 +282,7 @@ impl<T> Guarded<T> {
         false
     }
 
-    fn has_expired(&self, record: &Record<T>) -> bool {
+    pub(super) fn has_expired(&self, record: &Record<T>) -> bool {
         self.wheel.as_ref().is_some_and(|wheel| (self.life.until)(record.item()) <= wheel.now())
     }
 
@@ -308,6 +345,8 @@ impl<T> Guarded<T> {
         self.left[cause as usize] += 1;
         let named = self.index.remove(root, (&*record, record.hash), &mut self.limbo.contents);
         debug_assert!(named, "a record that has an owner has a word");
+        self.untag(slot, &record);
+        self.let_go(slot, &record);
         self.ranks.removed(slot, ranked(&record), why);
         self.ranks.fits(self.records.bound());
         if let Some(wheel) = &mut self.wheel {

@@ -71,7 +71,7 @@ impl<T> Limbo<T> {
     /// All there is.
     pub fn all<'c>(&mut self, cache: &'c Pointers<T>) -> Due<'c, T> {
         let limbo = std::mem::replace(self, Limbo::NEW);
-        Due { limbo, collector: &cache.collector, listener: cache.listener.as_ref() }
+        Due { limbo, never_in: None, collector: &cache.collector, listener: cache.listener.as_ref() }
     }
 }
 
@@ -79,12 +79,24 @@ impl<T> Limbo<T> {
 /// caller's code panics.
 pub(crate) struct Due<'c, T> {
     limbo: Limbo<T>,
+    /// A newcomer that did not come in: no reader has seen it.
+    never_in: Option<Own<Record<T>>>,
     collector: &'c Collector<Retired<T>>,
     listener: Option<&'c Listener<T>>,
 }
 
+impl<'c, T> Due<'c, T> {
+    /// A newcomer that does not come in.
+    pub(super) fn never_in(record: Own<Record<T>>, cache: &'c Pointers<T>) -> Due<'c, T> {
+        Due { limbo: Limbo::NEW, never_in: Some(record), collector: &cache.collector, listener: None }
+    }
+}
+
 impl<T> Drop for Due<'_, T> {
     fn drop(&mut self) {
+        if self.never_in.is_some() {
+            return self.never_in = None;
+        }
         let Limbo { contents, weight } = std::mem::replace(&mut self.limbo, Limbo::NEW);
         if let Some(listener) = self.listener {
             contents.iter().for_each(|retired| tell(listener, retired));

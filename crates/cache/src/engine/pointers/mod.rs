@@ -8,7 +8,8 @@
 //!         -> without it: limbo.rs tells who listens; reclaim.rs drops what no guard may see
 //! ```
 //!
-//! What is done to the cache as a whole is in `upkeep.rs`.
+//! What is done to the cache as a whole is in `upkeep.rs`, what holds entries in it in `pins.rs`, and what a snapshot
+//! asks for in `line.rs`.
 //!
 //! # The budget
 //!
@@ -38,6 +39,8 @@
 
 mod guarded;
 mod limbo;
+mod line;
+mod pins;
 mod upkeep;
 #[cfg(all(test, not(feature = "loom")))]
 pub(super) mod validate;
@@ -66,6 +69,7 @@ use limbo::{Limbo, Retired};
 pub(crate) use guarded::{Life, Rule};
 pub use limbo::Cause;
 pub(crate) use limbo::{Due, Listener};
+pub use pins::PINS_MAX;
 pub(crate) use write::Under;
 
 /// The share of the budget that a shard has at least, before there is another.
@@ -222,7 +226,9 @@ impl<T> Pointers<T> {
             let (records, ranks, limbo) = (Slab::new(), Ranks::Queues(Queues::new(share)), Limbo::NEW);
             let left = [0; Cause::ALL.len()];
             let life = Life::ENDLESS;
-            let guarded = Guarded { index, records, ranks, used: 0, credit: 0, limbo, wheel: None, life, left };
+            let (wheel, tagged) = (None, None);
+            let (used, pinned, credit) = (0, 0, 0);
+            let guarded = Guarded { index, records, ranks, used, pinned, credit, limbo, wheel, tagged, life, left };
             let writers = Writers { guarded: Mutex::new(guarded), hits: None };
             Shard { root: Apart(root), writers: Apart(writers) }
         });
@@ -415,8 +421,9 @@ impl<T> Pointers<T> {
             let guarded = shard.lock();
             let owners = guarded.records.bound() * size_of::<Own<Record<T>>>();
             let wheel = guarded.wheel.as_ref().map_or(0, |wheel| wheel.bytes());
+            let tagged = guarded.tagged.as_ref().map_or(0, |tagged| tagged.bytes());
             let hits = shard.writers.0.hits.as_ref().map_or(0, |hits| hits.buffers.bytes());
-            guarded.index.bytes() + guarded.ranks.bytes() + owners + wheel + hits
+            guarded.index.bytes() + guarded.ranks.bytes() + owners + wheel + tagged + hits
         };
         self.shards.iter().map(of).sum::<usize>() + size_of_val(&*self.shards)
     }

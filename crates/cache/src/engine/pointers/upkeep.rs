@@ -11,26 +11,33 @@ const STEP: usize = 64;
 
 impl<T> Pointers<T> {
     /// Changes what the entries may weigh, while the cache is in use. A smaller capacity evicts in small steps; when
-    /// this returns, all entries weigh no more. The number of shards stays what the first capacity made it.
-    pub fn set_capacity(&self, capacity: usize) {
+    /// this returns, all entries weigh no more. The number of shards stays what the first capacity made it. Answers
+    /// the capacity that there is now: more than was asked for where entries are pinned that weigh more.
+    pub fn set_capacity(&self, capacity: usize) -> usize {
         let capacity = capacity.min(isize::MAX as usize);
         let _alone = self.resizing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.budget.grow(capacity.saturating_sub(self.capacity()));
         let share = capacity / self.shards.len();
         self.shards.iter().for_each(|shard| shard.lock().ranks.set_share(share));
-        while self.capacity() > capacity {
+        let mut is_pinned = false;
+        while self.capacity() > capacity && !is_pinned {
+            let before = self.capacity();
             self.budget.shrink_rest(self.capacity() - capacity);
+            is_pinned = true;
             for shard in &self.shards {
                 let most = self.capacity() - capacity;
                 let mut guarded = shard.lock();
                 let given = guarded.give(&shard.root.0, most, 0, STEP);
                 self.budget.shrink(given);
+                is_pinned &= guarded.used == guarded.pinned;
                 let due = guarded.limbo.due(self);
                 drop(guarded);
                 drop(due);
             }
+            is_pinned &= self.capacity() == before;
         }
         self.budget.set_weight_step();
+        self.capacity()
     }
 
     /// Removes everything, one shard after the other and a few entries at a time: what is put in meanwhile may stay.

@@ -2,6 +2,7 @@
 
 use crate::sync::Ordering;
 
+use super::super::boxed::Record;
 use super::super::wheel::NEVER;
 use super::guarded::Guarded;
 use super::limbo::Retired;
@@ -11,7 +12,7 @@ use super::{Pointers, Shard};
 pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
     let mut guards: Vec<_> = cache.shards.iter().map(Shard::lock).collect();
     let credit: usize = guards.iter().map(|guarded| guarded.credit).sum();
-    assert_eq!(credit + cache.budget.rest(), cache.budget.capacity(), "all credit is the budget");
+    assert_eq!(credit + cache.budget.left(), cache.budget.capacity(), "all credit is the budget");
     let mut found = Vec::new();
     for (number, guarded) in guards.iter_mut().enumerate() {
         assert!(guarded.used <= guarded.credit, "a shard keeps within its credit");
@@ -24,7 +25,19 @@ pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
             found.push(of(record.item()));
         }
         let slots: Vec<(u32, usize)> = guarded.records.iter().map(|(slot, record)| (slot, record.weight)).collect();
-        guarded.ranks.validate(slots.iter().copied());
+        let is_pinned = |slot: u32| guarded.records.get(slot).is_some_and(|record| record.is_pinned());
+        guarded.ranks.validate(slots.iter().copied().filter(|slot| !is_pinned(slot.0)));
+        let pinned = slots.iter().filter(|slot| is_pinned(slot.0)).map(|slot| slot.1).sum::<usize>();
+        assert_eq!(pinned, guarded.pinned, "what is pinned is counted");
+        let tags = |record: &Record<T>| (guarded.life.tags)(record.item()).to_vec();
+        let mut expected: Vec<(u64, u32)> = guarded
+            .records
+            .iter()
+            .flat_map(|(slot, record)| tags(record).into_iter().map(move |tag| (tag, slot)))
+            .collect();
+        expected.sort_unstable();
+        let found_tags = guarded.tagged.as_ref().map_or(Vec::new(), |tagged| tagged.validate());
+        assert_eq!(found_tags, expected, "what has tags is found by them, and nothing else is");
         assert_eq!(slots.iter().map(|slot| slot.1).sum::<usize>(), guarded.used, "the weight is that of all");
         let limbo = guarded.limbo.contents.iter().map(|retired| match retired {
             Retired::Record(record, _) => record.weight,
@@ -45,6 +58,11 @@ impl<T> Pointers<T> {
     /// The same, for those who do not know the parts.
     pub(crate) fn validate_all(&self) {
         validate(self, |_| ());
+    }
+
+    /// Whether a shard is locked.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.shards.iter().any(|shard| shard.writers.0.guarded.try_lock().is_err())
     }
 }
 

@@ -56,6 +56,12 @@ impl<T> Pointers<T> {
                     newcomer = still;
                     break;
                 }
+                Err(NotIn::Kept(newcomer, item)) => {
+                    guarded.return_credit(&self.budget);
+                    due.extend(guarded.limbo.due(self));
+                    due.push(Due::never_in(newcomer.record, self));
+                    return Ok(Put::Kept(item));
+                }
                 Err(NotIn::Changed(newcomer)) => {
                     due.extend(guarded.limbo.due(self));
                     drop(guarded);
@@ -96,6 +102,7 @@ impl<T> Pointers<T> {
                 self.remove_under(under, (record.hash, Cause::Replaced), is, None, due);
             }
         }
+        due.push(Due::never_in(record, self));
         Ok(Put::Refused)
     }
 

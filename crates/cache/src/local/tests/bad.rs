@@ -1,7 +1,6 @@
 //! What programs do wrong: each has a clear end, and the cache goes on.
 
 use std::hash::Hasher;
-use std::sync::atomic::AtomicBool;
 
 use super::*;
 
@@ -14,7 +13,7 @@ fn capacities_at_the_limits() {
         assert_eq!(cache.get_with(2, || 2), Ok(2));
         assert_eq!(cache.compute(3, |_| Op::Insert(3)) == Computed::Refused, capacity == 0);
         for other in [usize::MAX, 1, 0] {
-            cache.set_capacity(other);
+            assert_eq!(cache.set_capacity(other), Ok(()));
             assert!(cache.len() <= other);
         }
         assert!(cache.is_empty() && !cache.insert(1, 1));
@@ -125,19 +124,23 @@ type Run = fn(&Cache<Touchy, Touchy>, &dyn Fn(u64) -> Touchy);
 
 #[test]
 fn code_that_panics() {
-    let [hash, eq, clone, weigher, clock, listener, lifetimes] = std::array::from_fn(|_| Switch::default());
+    let [hash, eq, clone, weigher, clock, listener, lifetimes, tagger] = std::array::from_fn(|_| Switch::default());
     let make = |number| Touchy { number, hash: hash.clone(), eq: eq.clone(), clone: clone.clone() };
     let (weighs, lives, told) = (weigher.clone(), lifetimes.clone(), listener.clone());
-    let time = clock.clone();
+    let (time, tagged) = (clock.clone(), tagger.clone());
     let lifetime = Lifetime { since_write: Some(Duration::from_secs(1)), ..Lifetime::ENDLESS };
     let cache: Cache<Touchy, Touchy> = Cache::builder()
-        .capacity(20)
-        .weigher(move |_, _| (weighs.check(), 1).1)
+        .capacity(20 * (1 + TAG_WEIGHT))
+        .weigher(move |_: &Touchy, _| (weighs.check(), 1).1)
         .lifetimes(move |_, _| (lives.check(), lifetime).1)
         .listener(move |_, _, _| told.check())
+        .tags(move |key: &Touchy, _, tags| (tagged.check(), tags.add(&(key.number % 2))).1)
         .clock(move || (time.check(), Duration::from_secs(1)).1)
         .build();
-    let runs: [(&str, Run); 9] = [
+    let runs: [(&str, Run); 12] = [
+        ("pin", |cache, make| _ = cache.pin(&make(1))),
+        ("unpin", |cache, make| _ = cache.unpin(&make(1))),
+        ("invalidate_tag", |cache, _| _ = cache.invalidate_tag(&1u64)),
         ("insert", |cache, make| _ = cache.insert(make(1), make(2))),
         ("insert another", |cache, make| _ = cache.insert(make(99), make(2))),
         ("get", |cache, make| _ = cache.get(&make(1))),
@@ -149,7 +152,7 @@ fn code_that_panics() {
         ("iter", |cache, _| _ = cache.iter().count()),
     ];
     let mut panicked = 0;
-    for switch in [&hash, &eq, &clone, &weigher, &clock, &lifetimes, &listener] {
+    for switch in [&hash, &eq, &clone, &weigher, &clock, &lifetimes, &tagger, &listener] {
         for (name, run) in runs {
             (0..20).for_each(|number| _ = cache.insert(make(number), make(number)));
             switch.set(true);
@@ -306,15 +309,15 @@ fn a_guard_beside_all_that_shrinks() {
     let count = if cfg!(miri) { 100 } else { 1000 };
     let cache: Cache<u64, Box<u64>> = Cache::new(count as usize);
     (0..count).for_each(|key| _ = cache.insert(key, Box::new(key)));
-    let pinned = cache.pin();
-    let found: Vec<&Box<u64>> = (0..count).filter_map(|key| pinned.get(&key)).collect();
+    let guarded = cache.guard();
+    let found: Vec<&Box<u64>> = (0..count).filter_map(|key| guarded.get(&key)).collect();
     assert!(found.len() as u64 > count * 9 / 10);
-    cache.set_capacity(3);
+    assert_eq!(cache.set_capacity(3), Ok(()));
     cache.clear();
     cache.run_pending();
     assert!(found.iter().all(|value| ***value < 1000) && cache.is_empty());
     assert!(!cache.insert(1, Box::new(1)), "while a guard keeps too much, nothing is stored");
-    drop(pinned);
+    drop(guarded);
     assert!(cache.insert(1, Box::new(1)));
 }
 

@@ -5,15 +5,19 @@ mod bad;
 mod histories;
 mod loads;
 mod model;
+mod pins;
+mod refused;
+mod snapshots;
 mod tasks;
 mod threads;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
+use crate::engine::PINS_MAX;
 
 /// A clock that is set, in nanoseconds.
 #[derive(Clone, Default)]

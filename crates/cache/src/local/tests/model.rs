@@ -21,6 +21,10 @@ enum Step {
     GetWithNothing(u16),
     Compute(u16, Op<()>),
     Remove(u16),
+    InsertTagged(u16, u8),
+    InvalidateTag(u8),
+    Pin(u16),
+    Unpin(u16),
     InvalidateIf(u64),
     SetCapacity(usize),
     Clear,
@@ -54,9 +58,13 @@ fn step() -> impl Strategy<Value = Step> {
         2 => key.clone().prop_map(Step::GetWith),
         1 => key.clone().prop_map(Step::GetWithNothing),
         4 => (key.clone(), op).prop_map(|(key, op)| Step::Compute(key, op)),
-        2 => key.prop_map(Step::Remove),
+        2 => key.clone().prop_map(Step::Remove),
+        3 => (key.clone(), 0..16u8).prop_map(|(key, tags)| Step::InsertTagged(key, tags)),
+        1 => (0..4u8).prop_map(Step::InvalidateTag),
+        2 => key.clone().prop_map(Step::Pin),
+        2 => key.prop_map(Step::Unpin),
         1 => (2..9u64).prop_map(Step::InvalidateIf),
-        1 => prop_oneof![0..60usize, Just(200)].prop_map(Step::SetCapacity),
+        1 => prop_oneof![0..60usize, 100..500usize].prop_map(Step::SetCapacity),
         1 => (0..9u8).prop_map(|chance| if chance == 0 { Step::Clear } else { Step::RunPending }),
         6 => prop_oneof![0..300u64, 0..1u64 << 22].prop_map(Step::Advance),
     ]
@@ -69,6 +77,9 @@ struct Known {
     written: u64,
     used: u64,
     lifetime: Lifetime,
+    pins: u16,
+    /// A bit for each tag.
+    tags: u8,
 }
 
 impl Known {
@@ -89,8 +100,8 @@ struct Model {
     values: u64,
 }
 
-fn weight(key: u16) -> usize {
-    usize::from(key % 4) + 1
+fn weight(key: u16, tags: u8) -> usize {
+    usize::from(key % 4) + 1 + tags.count_ones() as usize * TAG_WEIGHT
 }
 
 impl Model {
@@ -98,7 +109,7 @@ impl Model {
         let (hand, log) = (Hand::default(), Log::default());
         let told = log.clone();
         let listener = move |key: &u16, value: &u64, cause| told.lock().expect("whole").push((*key, *value, cause));
-        let mut builder = Cache::builder().capacity(capacity).weigher(|key, _| weight(*key));
+        let mut builder = Cache::builder().capacity(capacity).weigher(|key, _| weight(*key, 0));
         builder = builder.clock(hand.clone()).listener(listener).lifetimes(move |_, _| lifetime);
         Model { cache: builder.build(), hand, now: 0, log, lifetime, known: HashMap::new(), values: 0 }
     }
@@ -118,13 +129,14 @@ impl Model {
     }
 
     /// The step stored this value. What it replaced is told by the listener, and that may also be the value itself.
-    fn stored(&mut self, key: u16, value: u64, lifetime: Lifetime) {
+    fn stored(&mut self, key: u16, value: u64, lifetime: Lifetime, tags: u8) {
         let old = self.known.get(&key).filter(|old| old.lives(self.now));
+        let pins = old.map_or(0, |old| old.pins);
         // Only of an entry with times does the cache know when it came in.
         let old = old.filter(|old| old.lifetime != Lifetime::ENDLESS);
         let created = old.map_or(self.now, |old| old.created);
         self.left(Some(key), false);
-        self.known.insert(key, Known { value, created, written: self.now, used: self.now, lifetime });
+        self.known.insert(key, Known { value, created, written: self.now, used: self.now, lifetime, pins, tags });
     }
 
     /// Follows the listener. `replaces`, `removes`: what the step may have done.
@@ -132,6 +144,7 @@ impl Model {
         for (key, value, cause) in std::mem::take(&mut *self.log.lock().expect("whole")) {
             let known = self.known.remove(&key).expect("what leaves was in, and leaves once");
             assert_eq!(known.value, value);
+            assert!(known.pins == 0 || cause != Cause::Evicted, "{key} is pinned");
             if known.lives(self.now) {
                 match cause {
                     Cause::Evicted => {}
@@ -150,16 +163,22 @@ impl Model {
             None => self.cache.insert(key, value),
         };
         let lifetime = lifetime.unwrap_or(self.lifetime);
-        self.inserted(stored, key, value, lifetime);
+        self.inserted(stored, key, value, (lifetime, 0));
     }
 
-    fn inserted(&mut self, stored: bool, key: u16, value: u64, lifetime: Lifetime) {
+    fn inserted(&mut self, stored: bool, key: u16, value: u64, (lifetime, tags): (Lifetime, u8)) {
         let zero = |span: Option<Duration>| span == Some(Duration::ZERO);
         let spans = [lifetime.since_access, lifetime.since_creation, lifetime.since_write];
         let lasts = !spans.into_iter().any(zero);
-        assert_eq!(stored, lasts && weight(key) <= self.cache.capacity(), "what has time and room is stored");
+        // What left meanwhile is pinned no more.
+        let left = self.log.lock().expect("whole").clone();
+        let others = self.known.iter().filter(|(other, known)| known.pins > 0 && **other != key);
+        let pinned = others.filter(|(other, _)| left.iter().all(|gone| gone.0 != **other));
+        let pinned = pinned.map(|(other, known)| weight(*other, known.tags)).sum::<usize>();
+        let fits = weight(key, tags) + pinned <= self.cache.capacity();
+        assert_eq!(stored, lasts && fits, "what has time and room is stored");
         if stored {
-            self.stored(key, value, lifetime);
+            self.stored(key, value, lifetime, tags);
         } else {
             self.left(Some(key), false);
             assert_eq!(self.cache.peek(&key), None, "nothing old stays");
@@ -186,7 +205,7 @@ impl Model {
             (Op::Insert(()), _) => {
                 let expected = if live.is_some() { Computed::Replaced } else { Computed::Inserted };
                 assert!(computed == expected || computed == Computed::Refused, "{computed:?}");
-                return self.inserted(computed != Computed::Refused, key, value, self.lifetime);
+                return self.inserted(computed != Computed::Refused, key, value, (self.lifetime, 0));
             }
         }
         self.left(None, *op == Op::Remove);
@@ -200,19 +219,21 @@ impl Model {
             self.used(key);
         }
         if live.is_none() && self.cache.peek(&key).is_some() {
-            self.stored(key, value, self.lifetime);
+            self.stored(key, value, self.lifetime, 0);
         }
         self.left(Some(key), false);
     }
 
+    fn get(&mut self, key: u16) {
+        assert_eq!(self.cache.get(&key), self.live(key));
+        if self.live(key).is_some() {
+            self.used(key);
+        }
+    }
+
     fn run(&mut self, step: &Step) {
         match step {
-            Step::Get(key) => {
-                assert_eq!(self.cache.get(key), self.live(*key));
-                if self.live(*key).is_some() {
-                    self.used(*key);
-                }
-            }
+            Step::Get(key) => self.get(*key),
             Step::Peek(key) => {
                 assert_eq!(self.cache.peek(key), self.live(*key));
                 assert_eq!(self.cache.contains(key), self.live(*key).is_some());
@@ -239,7 +260,34 @@ impl Model {
                 let old = self.known.values().filter(|known| known.lives(self.now) && known.value % by == 0).count();
                 assert_eq!(self.cache.invalidate_if(|_, value| value % by == 0), old);
             }
-            Step::SetCapacity(capacity) => self.cache.set_capacity(*capacity),
+            Step::InsertTagged(key, tags) => {
+                let value = self.value();
+                let named: Vec<u8> = (0..4).filter(|tag| tags >> tag & 1 == 1).collect();
+                let stored = self.cache.insert_tagged(*key, value, &named);
+                self.inserted(stored, *key, value, (self.lifetime, *tags));
+            }
+            Step::InvalidateTag(tag) => {
+                let tagged = self.known.values().filter(|known| known.lives(self.now) && known.tags >> tag & 1 == 1);
+                assert_eq!(self.cache.invalidate_tag(tag), tagged.count());
+            }
+            Step::Pin(key) => {
+                assert_eq!(self.cache.pin(key), self.live(*key).is_some());
+                self.left(None, false);
+                self.known.entry(*key).and_modify(|known| known.pins += 1);
+            }
+            Step::Unpin(key) => {
+                let is_pinned = self.known.get(key).is_some_and(|known| known.lives(self.now) && known.pins > 0);
+                assert_eq!(self.cache.unpin(key), is_pinned);
+                self.left(None, false);
+                self.known.entry(*key).and_modify(|known| known.pins = known.pins.saturating_sub(1));
+            }
+            Step::SetCapacity(wanted) => {
+                let pinned = self.known.iter().filter(|known| known.1.pins > 0);
+                let pinned = pinned.map(|(key, known)| weight(*key, known.tags)).sum();
+                let expected =
+                    if pinned > *wanted { Err(StillPinned { wanted: *wanted, capacity: pinned }) } else { Ok(()) };
+                assert_eq!(self.cache.set_capacity(*wanted), expected);
+            }
             Step::Clear => self.cache.clear(),
             Step::RunPending => self.cache.run_pending(),
             Step::Advance(by) => {
@@ -247,7 +295,7 @@ impl Model {
                 self.hand.set(self.now);
             }
         }
-        self.left(None, matches!(step, Step::Remove(_) | Step::InvalidateIf(_) | Step::Clear));
+        self.left(None, matches!(step, Step::Remove(_) | Step::InvalidateIf(_) | Step::InvalidateTag(_) | Step::Clear));
         self.check(matches!(step, Step::RunPending));
     }
 
@@ -262,7 +310,7 @@ impl Model {
         expected.sort_unstable();
         there.sort_unstable();
         assert_eq!(there, expected);
-        let weights = self.known.keys().map(|key| weight(*key)).sum::<usize>();
+        let weights = self.known.iter().map(|(key, known)| weight(*key, known.tags)).sum::<usize>();
         assert_eq!((self.cache.len(), self.cache.weight()), (self.known.len(), weights));
         assert!(weights <= self.cache.capacity());
         let late = self.known.values().filter(|known| !known.lives(self.now.saturating_sub(1 << 20))).count();
@@ -275,7 +323,7 @@ proptest! {
 
     #[test]
     fn is_a_map_that_tells_what_it_forgets(
-        capacity in prop_oneof![Just(0), Just(1), 2..60usize, Just(1000)],
+        capacity in prop_oneof![Just(0), Just(1), 2..60usize, 100..500usize, Just(1000)],
         lifetime in prop_oneof![Just(Lifetime::ENDLESS), lifetime()],
         steps in vec(step(), 1..if cfg!(miri) { 40 } else { 250 }),
     ) {

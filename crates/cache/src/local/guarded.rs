@@ -3,19 +3,17 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-use foldhash::quality::RandomState;
-
 use crate::engine::Guard;
 
-use super::Cache;
+use super::{Cache, Hashing};
 
-/// A cache under a guard: see [`Cache::pin`]. It stays with its thread.
-pub struct Pinned<'c, K, V, S = RandomState> {
+/// A cache under a guard: see [`Cache::guard`]. It stays with its thread.
+pub struct Guarded<'c, K, V, S = Hashing> {
     pub(super) cache: &'c Cache<K, V, S>,
     pub(super) guard: Guard<'c>,
 }
 
-impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
+impl<K: Hash + Eq, V, S: BuildHasher> Guarded<'_, K, V, S> {
     /// The value of a key, which counts as used.
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
@@ -40,8 +38,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
     }
 }
 
-impl<K, V, S> std::fmt::Debug for Pinned<'_, K, V, S> {
+impl<K, V, S> std::fmt::Debug for Guarded<'_, K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pinned").field("cache", self.cache).finish_non_exhaustive()
+        f.debug_struct("Guarded").field("cache", self.cache).finish_non_exhaustive()
     }
 }
