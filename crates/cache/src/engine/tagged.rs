@@ -1,7 +1,7 @@
 //! Which entries of a shard have a tag.
 //!
 //! The entries of one tag are a list, from the one that came in first to the last. A node of a list is found by its
-//! tag and its slot, so an entry leaves the lists of its tags in as many steps as it has tags. A tag without entries
+//! tag and its slot. So an entry leaves the lists of its tags in as many steps as it has tags. A tag without entries
 //! takes no memory. The shard's lock guards it.
 
 use hashbrown::HashTable;

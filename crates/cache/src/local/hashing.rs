@@ -1,7 +1,7 @@
 //! The hasher of caches that are given none.
 //!
-//! Its seeds come by chance, so that no client can choose keys that collide. A snapshot keeps them: what a cache
-//! remembers of keys that left is prints of their hashes, and so is worth something to equal seeds alone.
+//! Its seeds come by chance, so that no client can choose keys that collide. A snapshot keeps them. What a cache
+//! remembers of keys that left is prints of their hashes, which are worth something to equal seeds alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{LazyLock, OnceLock};

@@ -5,8 +5,8 @@
 //! queue at once. Then the list is empty (4.3.2). When room is needed, `purge` of the entries are evicted at once,
 //! from the oldest on. Those in the Recent list are passed by (4.3.3).
 //!
-//! With `adapt` the threshold is chosen by trial (`duel.rs`), and victims go one by one: no purge of more has hit more
-//! on any of our traces.
+//! With `adapt` the threshold is chosen by trial (`duel.rs`). Victims go one by one then, since to purge more at once
+//! has hit less in the mean of our traces.
 //!
 //! Where the thesis is silent: if all that is in stands in the Recent list, a newcomer has that list pulled. The
 //! thesis' program waits for room for ever there.

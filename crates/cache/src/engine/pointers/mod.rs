@@ -8,8 +8,8 @@
 //!         -> without it: limbo.rs tells who listens; reclaim.rs drops what no guard may see
 //! ```
 //!
-//! What is done to the cache as a whole is in `upkeep.rs`, what holds entries in it in `pins.rs`, and what a snapshot
-//! asks for in `line.rs`.
+//! What is done to the cache as a whole is in `upkeep.rs`. What holds entries in it is in `pins.rs`, and what a
+//! snapshot asks for in `line.rs`.
 //!
 //! # The budget
 //!
