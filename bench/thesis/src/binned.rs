@@ -1,7 +1,8 @@
 //! Binning (thesis, section 2.2.6): parts by hash, each a cache by itself.
 //!
-//! Every part has the thresholds of the whole, as shares of its own capacity. The thesis' program leaves them at
-//! .1|.1 in every part, whatever is asked for: that, and not a factor of 64, is why its table 5.4 has equal rows.
+//! Every part has the thresholds of the whole, as shares of the part's capacity. The thesis' program leaves them at
+//! .1|.1 in every part, whatever is asked for. So its table 5.4 has equal rows, which the thesis explains by a factor
+//! of 64.
 
 use crate::{Cache, hash};
 

@@ -1,7 +1,8 @@
 //! DeferredLRU (thesis, chapter 4).
 //!
-//! A hit notes its node in the Recent list, unless it is there. Consolidation, by one thread at a time, moves noted
-//! nodes to the newest end (PullRecent) and evicts from the oldest end what is not noted (PurgeOld).
+//! A hit notes its node in the Recent list, unless it is there. One thread at a time
+//! consolidates. It moves noted nodes to the newest end (PullRecent), and evicts from the oldest end what is not noted
+//! (PurgeOld).
 //!
 //! # Invariants
 //!
@@ -22,7 +23,11 @@
 //!   which costs most of the time where threads outnumber processors.
 //! - The thesis' program purges before it pulls; algorithm 12, and this, pull first.
 
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering::*, lock, spin_loop, try_lock};
+use std::hint::spin_loop;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::sync::{lock, try_lock};
 use crate::table::Table;
 use crate::{Cache, FIRST, NONE, Number, Padded, TAIL};
 
@@ -36,7 +41,7 @@ const NOT_NOTED: Number = NONE;
 const LAST_NOTED: Number = TAIL;
 
 /// Looks for a node before a thread waits for the lock of another's consolidation.
-const SPINS_MAX: usize = if cfg!(feature = "loom") { 1 } else { 64 };
+const SPINS_MAX: usize = 64;
 
 /// The two parameters, each as a share of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,16 +4,19 @@
 //!
 //! - An eviction that has taken a node out of the list may find it in no chain yet. It leaves word under the lock of
 //!   the chain, and the insertion gives up ([`Side::Evicted`]).
-//! - An insertion whose key is there already may find its node taken out of the list by an eviction, or by a hit that
-//!   is moving it. It leaves word in the same way, and the eviction that meets the node takes it
+//! - An insertion whose key is there already takes its node back. An eviction, or a hit that is moving the node, may
+//!   have taken it out of the list. Then the insertion leaves word, and the eviction that meets the node takes it
 //!   ([`Side::Abandoned`]).
-//! - A hit moves a node after it has let the chain go, so the node may have another pair by then, which is moved in its
+//! - A hit moves a node after it has let the chain go. The node may have another pair by then, which is moved in its
 //!   place. A node that is not in the list is not moved.
 //!
 //! Locks of places are taken from the head to the tail, so there is no circle of threads that wait. The thesis keeps
 //! the lock in a word with the flags, and spins; here each is a lock of the standard library, of four bytes.
 
-use crate::sync::{AtomicU8, AtomicU32, Mutex, MutexGuard, Ordering::*, lock};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::lock;
 use crate::table::Table;
 use crate::{Cache, NONE, Number, TAIL};
 

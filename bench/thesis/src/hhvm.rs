@@ -10,7 +10,10 @@
 //!
 //! [`Binned`]: crate::Binned
 
-use crate::sync::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering::*, lock, try_lock};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::{lock, try_lock};
 use crate::table::Table;
 use crate::{Cache, NONE, Number, TAIL};
 

@@ -28,7 +28,7 @@ pub use deferred::{DeferredLru, Thresholds};
 pub use fine::FineLru;
 pub use hhvm::Hhvm;
 pub use lru::{Lru, LruMutex};
-pub use sequential::SequentialDeferredLru;
+pub use sequential::{Counts, SequentialDeferredLru};
 
 /// A bounded cache for many threads.
 pub trait Cache: Sync {

@@ -1,7 +1,9 @@
 //! LRU, for one thread, and with one lock about all (thesis, section 3.1).
 
+use std::sync::Mutex;
+
 use crate::plain::Nodes;
-use crate::sync::{Mutex, lock};
+use crate::sync::lock;
 use crate::{Cache, NONE, TAIL};
 
 /// Least recently used, for one thread.

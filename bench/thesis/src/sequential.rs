@@ -8,9 +8,23 @@ use crate::{NONE, Number, TAIL};
 /// In `Node::noted`: the end of the Recent list. A node that is not in it has `NONE`.
 const LAST_NOTED: Number = TAIL;
 
+/// What was done since the cache was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Pairs that came in.
+    pub inserted: usize,
+    /// Pairs that went.
+    pub evicted: usize,
+    /// Calls of PullRecent.
+    pub pulls: usize,
+    /// Calls of PurgeOld.
+    pub purges: usize,
+}
+
 /// See the module.
 pub struct SequentialDeferredLru {
     nodes: Nodes,
+    counts: Counts,
     pull_at: usize,
     purge_count: usize,
     recent: Number,
@@ -21,7 +35,14 @@ impl SequentialDeferredLru {
     /// A cache of at most so many pairs.
     pub fn new(capacity: usize, thresholds: Thresholds) -> SequentialDeferredLru {
         let (pull_at, purge_count) = thresholds.of(capacity);
-        SequentialDeferredLru { nodes: Nodes::new(capacity), pull_at, purge_count, recent: LAST_NOTED, recent_count: 0 }
+        SequentialDeferredLru {
+            nodes: Nodes::new(capacity),
+            counts: Counts::default(),
+            pull_at,
+            purge_count,
+            recent: LAST_NOTED,
+            recent_count: 0,
+        }
     }
 
     /// The value of `key`.
@@ -46,6 +67,7 @@ impl SequentialDeferredLru {
             return false;
         }
         self.nodes.insert(node, key, value);
+        self.counts.inserted += 1;
         true
     }
 
@@ -78,6 +100,7 @@ impl SequentialDeferredLru {
             self.nodes.join(last, old_first);
         }
         self.recent_count = 0;
+        self.counts.pulls += 1;
     }
 
     fn purge(&mut self) -> usize {
@@ -94,7 +117,19 @@ impl SequentialDeferredLru {
             }
             node = prev;
         }
+        self.counts.purges += 1;
+        self.counts.evicted += evicted;
         evicted
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Pairs that are noted: no purge takes them.
+    pub fn noted(&self) -> usize {
+        self.recent_count
     }
 
     /// All pairs, the newest first.

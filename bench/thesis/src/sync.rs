@@ -1,28 +1,8 @@
-//! Locks and atomic words: the standard library's, or with the feature `loom` those of a model checker.
+//! Locks that outlive a panic: what checks a cache shows whether it is whole.
 
-#[cfg(not(feature = "loom"))]
-pub(crate) use std::{
-    hint::spin_loop,
-    sync::{
-        Mutex, MutexGuard, TryLockError,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
-};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-#[cfg(feature = "loom")]
-pub(crate) use loom::{
-    hint::spin_loop,
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
-};
-#[cfg(feature = "loom")]
-pub(crate) use std::sync::TryLockError;
-
-use std::sync::PoisonError;
-
-/// The lock; that a thread panicked with it is shown by what checks the cache.
+/// The lock, whatever a thread did that had it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

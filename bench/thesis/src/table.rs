@@ -1,11 +1,14 @@
 //! Nodes in chains with a lock for each chain (thesis, section 2.3.1.1), and the pool of those in no chain (4.1.4).
 //!
-//! A node is in the pool, or in the chain of its key, or owned by the thread that took it out of one and has not put
-//! it into the other. Its key and value are written only while it is owned. They are read under the lock of its chain,
-//! which the owner takes after it wrote them. What a thread reads of a node without that lock may be of the node's next
-//! pair, and must be borne.
+//! A node is in the pool, or in the chain of its key, or owned. A thread owns it that has taken it out of one and has
+//! not put it into the other. Its key and value are written only while it is owned. They are read under the lock of
+//! its chain, which the owner takes after it wrote them. What a thread reads of a node without that lock may be of the
+//! node's next pair, and must be borne.
 
-use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering::*, lock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::lock;
 use crate::{FIRST, NONE, Number, Padded, chains, hash};
 
 struct Node<L> {

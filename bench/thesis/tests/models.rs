@@ -193,6 +193,9 @@ proptest! {
             }
             prop_assert_eq!(cache.check().unwrap(), model.pairs.clone());
             prop_assert_eq!(plain.pairs(), model.pairs.clone());
+            let counts = plain.counts();
+            prop_assert_eq!(counts.inserted - counts.evicted, model.pairs.len());
+            prop_assert_eq!(plain.noted(), model.recent.len());
         }
     }
 
