@@ -114,13 +114,20 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 # TARDIS' start the program and a PostgreSQL.
 FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --bin forebay --bin figure
 
+# DeferredLRU's are measured with all peers of the engine, and oneTBB's cache, which is C++.
+ENGINE_BUILD = cargo build --profile dist --locked --manifest-path bench/engine/Cargo.toml --target-dir target
+TBB_BUILD = g++ -O3 -std=c++17 -o target/dist/tbb-lru bench/engine/tbb_lru.cpp -ltbb
+FIGURES = docs/papers/figures
+
 # The list needs none of the peers that figures are measured beside.
 FIGURE_SETUP = $(if $(filter list,$(NAME)),setup-run,setup-bench)
 
-figure: $(FIGURE_SETUP) ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
+figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, tardis-5, deferred-5.3; list: all (FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
 		&& cargo run -q --release --locked -p forebay-figures -- list;; \
+	deferred-table-5.5) $(ENGINE_BUILD) && target/dist/wigner --csv $(FIGURES)/$(NAME).csv;; \
+	deferred-*) $(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis $(NAME);; \
 	detox-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
 	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac
 
@@ -128,6 +135,8 @@ figures: setup-bench ## all of them; FULL=1 for hours
 	$(FIGURE_BUILD)
 	target/release/figure $(if $(FULL),--full)
 	cargo run --release --locked -p forebay-figures -- all
+	$(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis all
+	target/dist/wigner --csv $(FIGURES)/deferred-table-5.5.csv
 
 bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours
 	$(BENCH_BUILD)
@@ -142,8 +151,9 @@ bench-sim: setup-bench ## the simulator beside libCacheSim, on the traces in FOR
 	target/dist/sim --markdown target/bench-sim.md
 
 bench-engine: setup-run ## the engine beside other caches for Rust, compiled in; traces: FOREBAY_TRACES=folder
-	cargo build --profile dist --locked --manifest-path bench/engine/Cargo.toml --target-dir target
+	$(ENGINE_BUILD)
 	target/dist/engine --markdown target/bench-engine.md
+	target/dist/engine --policies --markdown target/bench-policies.md
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 

@@ -93,7 +93,7 @@ install_rust
 if [ "$what" = bench ]; then
     if have apt-get; then
         # taskset comes with util-linux.
-        packages redis-server memcached postgresql procps util-linux python3 python3-venv
+        packages redis-server memcached postgresql procps util-linux python3 python3-venv g++ libtbb-dev
     else
         for tool in redis-server memcached pg_ctl pgrep taskset python3; do
             have "$tool" || fail "please install $tool"

@@ -5,6 +5,7 @@
 
 mod memory;
 mod peers;
+mod policies;
 mod report;
 mod sharing;
 mod traces;
@@ -62,6 +63,9 @@ pub struct Options {
     /// Leaves out the memory per entry.
     #[arg(long)]
     no_memory: bool,
+    /// Only every policy of the library, by one thread and two.
+    #[arg(long)]
+    policies: bool,
     /// Only whether two threads disturb each other.
     #[arg(long)]
     sharing: bool,
@@ -89,6 +93,10 @@ fn main() -> std::io::Result<()> {
         println!("{text}{}", report::sharing(&rates.collect::<Vec<_>>()));
         return Ok(());
     }
+    if options.policies {
+        text += &policies::table(&options);
+        return done(&options, text);
+    }
     for mode in modes {
         let works = Work::all(mode, &options);
         let rows: Vec<(&str, Vec<Row>)> =
@@ -101,12 +109,16 @@ fn main() -> std::io::Result<()> {
     if !options.no_memory {
         text += &report::memory(&chosen.iter().map(|peer| (peer.name, (peer.memory)())).collect::<Vec<_>>());
     }
-    text += &report::foot();
+    done(&options, text)
+}
+
+fn done(options: &Options, text: String) -> std::io::Result<()> {
+    let text = text + &report::foot();
     println!("{text}");
-    if let Some(path) = &options.markdown {
-        std::fs::write(path, text)?;
+    match &options.markdown {
+        Some(path) => std::fs::write(path, text),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl Options {

@@ -3,10 +3,12 @@
 use std::hash::BuildHasher;
 use std::sync::{Mutex, PoisonError};
 
+use forebay_bench_engine::zipf::scattered;
+
 use crate::Runner;
 use crate::memory::allocated;
 use crate::sharing::{self, Beside};
-use crate::work::{Mode, Work, scattered, value};
+use crate::work::{Mode, Work, value};
 
 /// The hasher of those that take one: what hashbrown uses.
 type Fast = hashbrown::DefaultHashBuilder;
@@ -65,6 +67,7 @@ const fn contestant<P: Peer>(name: &'static str) -> Contestant {
 pub const CONTESTANTS: &[Contestant] = &[
     contestant::<Bare>("hashbrown"),
     contestant::<forebay_cache::Inline<u64, u64>>("forebay"),
+    contestant::<forebay_cache::Cache<u64, u64>>("forebay-cache"),
     contestant::<dashmap::DashMap<u64, u64, Fast>>("dashmap"),
     contestant::<quick_cache::sync::Cache<u64, u64>>("quick_cache"),
     contestant::<scc::HashCache<u64, u64, Fast>>("scc"),
@@ -161,6 +164,25 @@ impl Peer for forebay_cache::Inline<u64, u64> {
             value(key)
         }));
         hit
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Peer for forebay_cache::Cache<u64, u64> {
+    fn new(capacity: usize) -> Self {
+        forebay_cache::Cache::new(capacity)
+    }
+
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        self.get(&key)
+    }
+
+    fn put(&self, key: u64, value: u64) {
+        self.insert(key, value);
     }
 
     fn len(&self) -> usize {

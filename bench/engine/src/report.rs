@@ -1,5 +1,7 @@
 //! The tables.
 
+use forebay_bench_engine::machine::{load_averages, processors};
+
 use crate::Options;
 
 /// What a peer did with so many threads.
@@ -22,9 +24,7 @@ impl Row {
     }
 
     fn median(&self) -> f64 {
-        let mut rates = self.rates.clone();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+        median(&self.rates)
     }
 
     fn range(&self) -> (f64, f64) {
@@ -37,19 +37,20 @@ impl Row {
     }
 }
 
-fn load() -> String {
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    load.split(' ').take(3).collect::<Vec<_>>().join(" ")
+/// The middle one, or 0 if there is none.
+pub fn median(rates: &[f64]) -> f64 {
+    let mut rates = rates.to_vec();
+    rates.sort_by(f64::total_cmp);
+    rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
 pub fn head(options: &Options) -> String {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let runs = options.runs;
-    format!("{cores} processors, load average before: {}; medians of {runs} interleaved rounds.\n\n", load())
+    let (cores, runs, load) = (processors(), options.runs, load_averages());
+    format!("{cores} processors, load average before: {load}; medians of {runs} interleaved rounds.\n\n")
 }
 
 pub fn foot() -> String {
-    format!("Load average after: {}\n", load())
+    format!("Load average after: {}\n", load_averages())
 }
 
 /// Million requests per second over all threads: median, range, and the ratio to the first peer of the same run.

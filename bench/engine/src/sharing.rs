@@ -4,8 +4,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use forebay_bench_engine::zipf::scattered;
+
 use crate::peers::Peer;
-use crate::work::{scattered, value};
+use crate::work::value;
 
 /// What the second thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

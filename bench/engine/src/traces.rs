@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use forebay_bench_engine::requests;
+
 use crate::Options;
 
 /// The first requests of a trace.
@@ -33,20 +35,20 @@ pub fn all(options: &Options) -> Vec<Trace> {
         if !options.only_traces.is_empty() && !options.only_traces.contains(&name) {
             continue;
         }
-        let requests = match read(&file, options.trace_requests) {
-            Ok(requests) => requests,
+        let asked = match requests::read(&file, options.trace_requests) {
+            Ok(asked) => asked,
             Err(error) => {
                 eprintln!("left out: {}: {error}", file.display());
                 continue;
             }
         };
-        let keys = requests.iter().collect::<HashSet<_>>().len();
-        let again = traces.iter().any(|other| (other.requests.len(), other.keys) == (requests.len(), keys));
-        if requests.len() < REQUESTS_MIN || again {
+        let keys = asked.iter().collect::<HashSet<_>>().len();
+        let again = traces.iter().any(|other| (other.requests.len(), other.keys) == (asked.len(), keys));
+        if asked.len() < REQUESTS_MIN || again {
             eprintln!("left out: {}: {}", file.display(), if again { "was read in another form" } else { "short" });
             continue;
         }
-        traces.push(Trace { name, requests, keys });
+        traces.push(Trace { name, requests: asked, keys });
     }
     traces
 }
@@ -60,16 +62,4 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
-}
-
-fn read(file: &Path, most: usize) -> Result<Vec<u64>, forebay_trace::TraceError> {
-    let mut records = forebay_trace::open(file, None)?;
-    let mut batch = Vec::new();
-    let mut requests = Vec::new();
-    while requests.len() < most && records.fill_requests(&mut batch, 4096)? {
-        requests.extend(batch.drain(..).map(|(key, _)| key));
-    }
-    requests.extend(batch.drain(..).map(|(key, _)| key));
-    requests.truncate(most);
-    Ok(requests)
 }
