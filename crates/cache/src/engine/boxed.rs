@@ -19,9 +19,9 @@
 //! | 1 to 47 | pointer | of the entry: a record, or a place (`places.rs`) |
 //! | 0 | mark | the record's publication is not over |
 //!
-//! All zero is an empty slot. A pointer stays a pointer (`map_addr`), so that a checker can follow it. Each record is
-//! asked whether its address is below 2^48 ([`is_addressable`]); one whose address is not is refused, and so not cached.
-//! Where addresses have 32 bits there is no room for a print, and every record is looked at.
+//! All zero is an empty slot. A pointer stays a pointer (`map_addr`), so that a checker can follow it. Each entry is
+//! asked whether its address is below 2^48 ([`is_addressable`]); one whose address is not is refused, and so not
+//! cached. Where addresses have 32 bits there is no room for a print, and every entry is looked at.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

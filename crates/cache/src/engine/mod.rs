@@ -7,6 +7,7 @@
 //! ```
 //!
 //! That is the cache of what lies in the table itself. What lies apart is in `pointers.rs`, whose head shows its parts.
+//! A cache that keeps its own rules (budget, order, locks) has the table of `parts.rs`.
 //!
 //! The write lock and the order are sharded, the look-up is not: a reader never learns which shard it is in, unless it
 //! has to wait. A shard is the top bits of a hash, and so a run of groups of the one table.

@@ -119,8 +119,8 @@ impl<'g> Packed<'g> {
     /// The bytes, counted: they stay as long as anybody has them.
     #[inline]
     pub fn share(self) -> Arc<[u8]> {
-        // SAFETY: the pointer came from `Arc::into_raw`, or is the same (`From`), and the `Arc` is there as long as `'g`.
-        // What is made of it here is not dropped, so that it stands for no count.
+        // SAFETY: the pointer came from `Arc::into_raw`, or is the same (`From`), and the `Arc` is there as long as
+        // `'g`. What is made of it here is not dropped, so that it stands for no count.
         let kept = ManuallyDrop::new(unsafe { Arc::from_raw(self.0) });
         Arc::clone(&kept)
     }
@@ -330,8 +330,8 @@ impl<'g, A> Kept<'g, A> {
         }
         fence(Ordering::Acquire);
         let length = length_of(self.0);
-        // The item is there by the module's rules: what `'g` stands for is older than the look at the word. It is whole,
-        // since the fence is behind that look, which read what was stored with release.
+        // The item is there by the module's rules: what `'g` stands for is older than the look at the word. It is
+        // whole, since the fence is behind that look, which read what was stored with release.
         Some(if length > 0 {
             Item::Packed(Packed(ptr::slice_from_raw_parts(pointer.cast::<u8>(), length), PhantomData))
         } else if self.0.addr() & WRAPPED != 0 {

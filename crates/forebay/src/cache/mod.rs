@@ -13,8 +13,8 @@
 //!   word and then looks at all the words again. Record and mark are one word, so one comparison tells.
 //!   The proof is in `docs/guarantees.md`.
 //!
-//! Readers look into the table of `forebay-cache`, whose writers are the cache's partitions. A partition has the keys of
-//! some hashes, its own lock and its own policy order. All share one byte budget. The cache never calls a store.
+//! Readers look into the table of `forebay-cache`, whose writers are the cache's partitions. A partition has the keys
+//! of some hashes, its own lock and its own policy order. All share one byte budget. The cache never calls a store.
 
 mod budget;
 mod fence;

@@ -225,7 +225,7 @@ impl Partition {
         slot.map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
-    /// Puts a value in, where `access` says that its key is cached; room has been made. False: there is no place for it.
+    /// Puts a value in, where `access` says that its key is cached; room has been made. False: there is no place.
     pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, marked: bool) -> bool {
         let record = Record::new(key, read).into();
         if let Some((slot, _)) = access.slot {

@@ -1,5 +1,5 @@
-//! Reads. They take no lock, unless somebody has to hear of each hit in order: a policy that does not go by marks, or who
-//! watches. The proof is in `docs/guarantees.md`, D.
+//! Reads. They take no lock, unless each hit has to be told in order: to a policy that does not go by marks, or to a
+//! watcher. The proof is in `docs/guarantees.md`, D.
 
 use forebay_cache::{Sight, Sighted};
 use smallvec::SmallVec;
