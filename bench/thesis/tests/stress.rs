@@ -15,7 +15,7 @@ fn stress(name: &str, cache: &dyn Cache, capacity: usize, above: usize) {
         let run = |thread: usize| {
             let mut random = fastrand::Rng::with_seed(thread as u64);
             let mut inserted = 0;
-            for _ in 0..10_000 {
+            for _ in 0..4_000 {
                 let key = random.u64(..keys).min(random.u64(..keys));
                 match cache.get(key) {
                     Some(found) => assert_eq!(found, value(key), "{name}: another key's value"),
