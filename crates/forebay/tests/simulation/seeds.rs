@@ -43,7 +43,7 @@ thread_local! {
 }
 
 /// Policies of the gates' runs. A gate counts on what its seeds do, and that is not to change with the table of policies.
-const GATE_POLICIES: [&str; 8] = ["fifo", "lru", "sieve", "gdsf", "arc", "s3-fifo", "w-tinylfu", "deferred-lru"];
+const GATE_POLICIES: [&str; 8] = ["lru", "s3-fifo", "fifo", "w-tinylfu", "clock", "arc", "gdsf", "deferred-lru"];
 
 /// A policy by chance: any of the table, or in a gate one of a fixed list.
 pub fn policy(random: &mut SplitMix) -> Choice {
