@@ -61,13 +61,23 @@ pub fn finds<T>(faults: &[(Fault, u64)], run: impl Fn(u64) -> T) {
 
 fn finds_within<T>(faults: &[(Fault, u64)], run: impl Fn(u64) -> T) {
     for (fault, seeds) in faults {
-        let with_fault = |seed: u64| {
-            let _on = mutation::put_back(Some(*fault));
-            caught(|| run(seed)).err().map(|broken| (seed, broken))
+        let broken = |seed: u64| {
+            let broken = {
+                let _on = mutation::put_back(Some(*fault));
+                caught(|| run(seed)).err()?
+            };
+            match caught(|| run(seed)) {
+                Ok(_) => Some((seed, broken)),
+                // What docs/guarantees.md says of a lost answer beside another document of the row.
+                Err(("nothing is set aside", what)) => {
+                    println!("{fault:?}: seed {seed} is no witness, without it: {what}");
+                    None
+                }
+                Err((oracle, what)) => panic!("{fault:?}: seed {seed} fails without it: {oracle}: {what}"),
+            }
         };
-        let found = (0..*seeds).find_map(with_fault);
+        let found = (0..*seeds).find_map(broken);
         let (seed, (oracle, what)) = found.unwrap_or_else(|| panic!("{fault:?} is not found"));
-        assert!(caught(|| run(seed)).is_ok(), "{fault:?}: seed {seed} fails without it");
         println!("{fault:?}: seed {seed}: {oracle}: {what}");
     }
 }
