@@ -224,6 +224,15 @@ impl Model {
         self.left(Some(key), false);
     }
 
+    /// A key was pinned or unpinned, or not, as it was expected.
+    fn pinned(&mut self, key: u16, done: bool, expected: bool, by: i16) {
+        assert_eq!(done, expected);
+        self.left(None, false);
+        if done {
+            self.known.entry(key).and_modify(|known| known.pins = known.pins.wrapping_add_signed(by));
+        }
+    }
+
     fn get(&mut self, key: u16) {
         assert_eq!(self.cache.get(&key), self.live(key));
         if self.live(key).is_some() {
@@ -271,15 +280,13 @@ impl Model {
                 assert_eq!(self.cache.invalidate_tag(tag), tagged.count());
             }
             Step::Pin(key) => {
-                assert_eq!(self.cache.pin(key), self.live(*key).is_some());
-                self.left(None, false);
-                self.known.entry(*key).and_modify(|known| known.pins += 1);
+                let (pinned, is_there) = (self.cache.pin(key), self.live(*key).is_some());
+                self.pinned(*key, pinned, is_there, 1);
             }
             Step::Unpin(key) => {
                 let is_pinned = self.known.get(key).is_some_and(|known| known.lives(self.now) && known.pins > 0);
-                assert_eq!(self.cache.unpin(key), is_pinned);
-                self.left(None, false);
-                self.known.entry(*key).and_modify(|known| known.pins = known.pins.saturating_sub(1));
+                let unpinned = self.cache.unpin(key);
+                self.pinned(*key, unpinned, is_pinned, -1);
             }
             Step::SetCapacity(wanted) => {
                 let pinned = self.known.iter().filter(|known| known.1.pins > 0);
