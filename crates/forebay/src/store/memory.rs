@@ -156,7 +156,7 @@ impl State {
                 self.tombstones.insert(key.clone(), version, self.group);
                 let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0);
                 *count -= u64::from(old.is_some());
-                self.given_up.extend(old.as_ref().and_then(|document| large(document)));
+                self.given_up.extend(old.as_ref().and_then(large));
                 self.order.remove(key);
                 old.and_then(|document| document.view().expires_at_ms())
             }
