@@ -146,10 +146,12 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use super::LARGE_BYTES;
     use crate::cache::{Begin, Cache, CacheOptions, Context};
     use crate::key::Key;
     use crate::policy::{AccessKind, POLICIES};
     use crate::read::Read;
+    use crate::read::record::Record;
     use crate::value::{Data, Hash, Value};
     use crate::version::Version;
 
