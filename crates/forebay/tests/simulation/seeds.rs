@@ -42,7 +42,7 @@ thread_local! {
     static IN_GATE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Policies of the gates' runs. A gate counts on what its seeds do, and that is not to change with the table of policies.
+/// Policies of the gates' runs. A gate counts on what its seeds do, which is not to change with the table of policies.
 const GATE_POLICIES: [&str; 8] = ["lru", "s3-fifo", "fifo", "w-tinylfu", "clock", "arc", "gdsf", "deferred-lru"];
 
 /// A policy by chance: any of the table, or in a gate one of a fixed list.

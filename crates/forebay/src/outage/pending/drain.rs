@@ -396,8 +396,8 @@ impl Buffer {
     }
 
     /// The store found these documents of transaction `number` changed by others. What it writes is merged with that,
-    /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them, or what it
-    /// writes rests on what that held.
+    /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them, or if
+    /// what it writes rests on what that held.
     pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
         let Some(entry) = there(self.entries.get_mut(&number)) else { return true };
         let merged = keys.iter().all(|key| writes(entry, key) && !entry.rests_on(key));
