@@ -6,6 +6,7 @@
 //! closed and logged. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that
 //! others get their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
+mod amounts;
 mod meanwhile;
 #[cfg(test)]
 mod tests;
@@ -24,40 +25,9 @@ use forebay_protocol::{Batch, Decoder, Reply};
 use crate::room::{Claim, LANE_TURN, Place};
 use crate::session::Session;
 use crate::state::{Client, Shared};
+use amounts::*;
 use meanwhile::Meanwhile;
 use wire::{Ready, Wire};
-
-/// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
-const HELD_BYTES_MIN: usize = 32 << 10;
-
-/// A connection that waits for its client keeps so many bytes of its buffer of requests, and of its buffer of replies.
-const BUFFER_KEPT_BYTES: usize = 32 << 10;
-
-/// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
-const CONNECTION_BYTES: usize = 32 << 10;
-
-/// A read may go beyond that by so much: what is larger takes room before it is read on.
-const UNHELD_BYTES: usize = 4 << 10;
-
-/// Of that, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little each.
-const KEPT_BYTES_MIN: usize = 1 << 10;
-
-/// One so-manyth of `held_bytes_max` comes beside it for clients that hold less than [`HELD_BYTES_MIN`]: those that
-/// hold more can't keep others from small transactions.
-const SMALL_HOLDERS_PART: usize = 8;
-
-/// Bytes of input that may wait unparsed behind a slice that runs.
-const INPUT_BYTES_MAX: usize = 1 << 20;
-
-/// A large request takes room in steps of so many bytes.
-const STEP_BYTES_MIN: usize = 64 << 10;
-const STEP_BYTES_MAX: usize = 256 << 10;
-
-/// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
-const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
-
-/// Room for a read of one: there may be thousands who say nothing.
-const STRANGER_READ_BYTES: usize = 512;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Client>) {

@@ -186,8 +186,7 @@ struct List {
 
 impl List {
     /// Which stranger has to make room for another client: the oldest that has sent no request, else the oldest whose
-    /// password is not under check. So a client that comes when strangers hold all places finds one. It keeps that
-    /// place until as many others have come.
+    /// password is not under check. So a client finds a place, and keeps it until as many others have come.
     fn displaced(&self) -> Option<Arc<Client>> {
         let silent = self.silent.first().and_then(|id| self.clients.get(id));
         let strangers = self.strangers.iter().filter_map(|id| self.clients.get(id));

@@ -264,19 +264,6 @@ impl Documents {
         }
     }
 
-    /// What `key` holds is told, or decides what is written: what others write to it before the commit is not merged
-    /// with the changes of this transaction ([`Write::told`](crate::store::Write::told)).
-    pub fn tell(&mut self, key: KeyRef<'_>) {
-        if let Some(at) = self.position(key) {
-            self.list[at].told = true;
-        }
-    }
-
-    /// Likewise of all that has been read.
-    pub(super) fn tell_all(&mut self) {
-        self.list.iter_mut().for_each(|document| document.told = true);
-    }
-
     /// The version that `key` had when it was loaded.
     pub fn version(&self, key: KeyRef<'_>) -> Option<Version> {
         self.position(key).and_then(|at| self.list[at].base.as_ref()).map(|read| read.version)

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Document, Documents};
-use crate::key::Key;
+use crate::key::{Key, KeyRef};
 use crate::store::{Footprint, Write};
 
 impl Documents {
@@ -15,6 +15,19 @@ impl Documents {
     /// Keys that are to be written.
     pub fn written(&self) -> impl Iterator<Item = &Key> {
         self.list.iter().filter(|document| !document.changes.is_empty()).map(|document| &document.key)
+    }
+
+    /// What `key` holds is told, or decides what is written: what others write to it before the commit is not merged
+    /// with the changes of this transaction ([`Write::told`](crate::store::Write::told)).
+    pub fn tell(&mut self, key: KeyRef<'_>) {
+        if let Some(at) = self.position(key) {
+            self.list[at].told = true;
+        }
+    }
+
+    /// Likewise of all that has been read.
+    pub(in crate::txn) fn tell_all(&mut self) {
+        self.list.iter_mut().for_each(|document| document.told = true);
     }
 
     /// The writes to commit; the changes are taken out. They stand in the order in which the documents were first

@@ -1,0 +1,33 @@
+//! Bytes that one connection may hold, and from which on they are counted.
+
+/// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
+pub(super) const HELD_BYTES_MIN: usize = 32 << 10;
+
+/// A connection that waits for its client keeps so many bytes of its buffer of requests, and of its buffer of replies.
+pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
+
+/// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
+pub(super) const CONNECTION_BYTES: usize = 32 << 10;
+
+/// A read may go beyond [`HELD_BYTES_MIN`] by so much: what is larger takes room before it is read on.
+pub(super) const UNHELD_BYTES: usize = 4 << 10;
+
+/// Of what is held, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little each.
+pub(super) const KEPT_BYTES_MIN: usize = 1 << 10;
+
+/// One so-manyth of `held_bytes_max` comes beside it for clients that hold less than [`HELD_BYTES_MIN`]: those that
+/// hold more can't keep others from small transactions.
+pub(super) const SMALL_HOLDERS_PART: usize = 8;
+
+/// Bytes of input that may wait unparsed behind a slice that runs.
+pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// A large request takes room in steps of so many bytes.
+pub(super) const STEP_BYTES_MIN: usize = 64 << 10;
+pub(super) const STEP_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
+pub(super) const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
+
+/// Room for a read of one: there may be thousands who say nothing.
+pub(super) const STRANGER_READ_BYTES: usize = 512;
