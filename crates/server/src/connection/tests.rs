@@ -126,7 +126,8 @@ async fn what_waits_behind_a_request_that_takes_long_is_counted() {
     let shared = shared(|_| {});
     let sent = [b"DEBUG SLEEP 60\r\n".as_slice(), &b"PING\r\n".repeat(100_000)].concat();
     goes_on(&mut connection(&shared, &sent)).await;
-    assert!(shared.figures.held_bytes.load(Ordering::Relaxed) > 400_000);
+    // No more than that is read before it has room.
+    assert!(shared.figures.held_bytes.load(Ordering::Relaxed) > 32_000);
 }
 
 fn watches(count: usize) -> Vec<u8> {
