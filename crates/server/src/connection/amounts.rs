@@ -12,7 +12,7 @@ pub(super) const CONNECTION_BYTES: usize = 32 << 10;
 /// A read may go beyond [`HELD_BYTES_MIN`] by so much: what is larger takes room before it is read on.
 pub(super) const UNHELD_BYTES: usize = 4 << 10;
 
-/// Of what is held, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little each.
+/// Of what is held, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little.
 pub(super) const KEPT_BYTES_MIN: usize = 1 << 10;
 
 /// One so-manyth of `held_bytes_max` comes beside it for clients that hold less than [`HELD_BYTES_MIN`]: those that
