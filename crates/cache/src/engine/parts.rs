@@ -12,8 +12,8 @@
 //! # What a reader may conclude
 //!
 //! * **A hit is of one moment**: that in which the word of its place was read, which says all of the item.
-//! * **A miss is of one moment**, as `segment.rs` says of words: a place is named once, and a key's item stays in its
-//!   place as long as its key is there. A place that has gone to another key since its word was read is a word that was
+//! * **A miss is of one moment**, as `segment.rs` says of words. A place is named once. A key's item stays in its place
+//!   as long as its key is there. A place that has gone to another key since its word was read is a word that was
 //!   cleared since.
 //! * **The second look is one load.** [`Sight::holds`] reads the word of the place again. As long as the guard is there
 //!   the same word is the same item, unmarked.
