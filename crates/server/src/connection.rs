@@ -59,7 +59,8 @@ struct Connection<W> {
     stranger_since: Option<Duration>,
     shared: Arc<Shared>,
     client: Arc<Client>,
-    _lent: Lent,
+    /// What the cache makes way with for it, once it has authenticated.
+    lent: Option<Lent>,
 }
 
 impl<W: Wire> Connection<W> {
@@ -75,7 +76,7 @@ impl<W: Wire> Connection<W> {
             place: Place::new(shared.clone(), client.clone()),
             ended: false,
             stranger_since: None,
-            _lent: shared.engine.cache().lend_while(CONNECTION_BYTES),
+            lent: None,
             shared,
             client,
         }
@@ -157,6 +158,9 @@ impl<W: Wire> Connection<W> {
         *ended = over;
         if written > 0 {
             session.open.replies_written();
+        }
+        if written > BUFFER_KEPT_BYTES && session.replies.ready_mut().is_empty() {
+            *session.replies.ready_mut() = BytesMut::new();
         }
         let figures = &self.shared.figures;
         if read + written > 0 {
@@ -370,6 +374,9 @@ impl<W: Wire> Connection<W> {
             return self.hold_as_stranger(held.max(self.input.capacity()) + waiting);
         }
         self.forget_stranger();
+        if self.lent.is_none() {
+            self.lent = Some(self.shared.engine.cache().lend_while(CONNECTION_BYTES));
+        }
         self.place.settle(Some(self.input.len()).filter(|bytes| *bytes > HELD_BYTES_MIN));
         // What is unfinished waits for room before it is read.
         let grows = kept > std::mem::replace(&mut self.kept, kept);

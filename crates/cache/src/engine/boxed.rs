@@ -278,7 +278,7 @@ impl<R> Clone for At<'_, R> {
 
 impl<R> Copy for At<'_, R> {}
 
-/// The same entry, under the same mark.
+/// Two words are equal if they name one entry, under one mark.
 impl<R> PartialEq for At<'_, R> {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
@@ -328,7 +328,7 @@ impl<T> Clone for Seen<'_, T> {
 
 impl<T> Copy for Seen<'_, T> {}
 
-/// The same record, under the same mark.
+/// Two sights are equal if they are of one record, under one mark.
 impl<T> PartialEq for Seen<'_, T> {
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {

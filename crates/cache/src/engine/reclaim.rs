@@ -155,7 +155,7 @@ impl<G> Collector<G> {
         self.retire_with(contents, weight, drop);
     }
 
-    /// The same, where `drops` is given what can be dropped now.
+    /// Retires `contents`; `drops` is given what can be dropped now.
     pub fn retire_with(&self, contents: Vec<G>, weight: usize, drops: impl FnMut(Vec<G>)) {
         self.deferred.fetch_add(weight, Ordering::Relaxed);
         let mut bags = self.bags();
@@ -170,7 +170,7 @@ impl<G> Collector<G> {
         self.collect_with(drop)
     }
 
-    /// The same, where `drops` is given what can be dropped now.
+    /// Looks for what can be dropped now, and gives it to `drops`.
     pub fn collect_with(&self, drops: impl FnMut(Vec<G>)) -> u64 {
         self.drop_expired(self.bags(), drops)
     }

@@ -94,6 +94,7 @@ mod tests {
         assert!(read(&file, 4).unwrap_err().to_string().contains("longer than 4 bytes"));
         assert!(read(Path::new("/dev/zero"), 5).unwrap_err().to_string().contains("device"));
     }
+
     /// A pipe that no program writes into ends in an error; one that is written in parts is read whole.
     #[test]
     fn a_pipe_is_not_waited_for_without_end() {

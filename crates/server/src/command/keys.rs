@@ -197,8 +197,11 @@ fn copy(call: &mut Call<'_>) -> Answer {
         return Err(Reply::error(errors::SAME_OBJECT));
     }
     let Some(value) = call.value(from)?.cloned() else { return Ok(Reply::Integer(0)) };
-    if !replace && call.exists(to)? {
-        return Ok(Reply::Integer(0));
+    if !replace {
+        call.tell(to);
+        if call.exists(to)? {
+            return Ok(Reply::Integer(0));
+        }
     }
     let relative = call.counts_from_commit(from);
     call.change(to, Change::Put(value))?;

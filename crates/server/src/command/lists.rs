@@ -123,6 +123,7 @@ fn push(call: &mut Call<'_>, end: End) -> Answer {
 
 /// Pushes to a list that is there.
 fn push_existing(call: &mut Call<'_>, end: End) -> Answer {
+    call.tell(call.key(1));
     match call.list(call.key(1))? {
         Some(_) => push(call, end),
         None => Ok(Reply::Integer(0)),

@@ -1,7 +1,7 @@
 //! What a snapshot asks of the entries and their order, and how it puts them back.
 //!
-//! The order of a shard is copied under its lock, as numbers of slots. The entries are looked at a few at a time. What
-//! changes meanwhile is seen as it is at that moment.
+//! The order of a shard is copied under its lock, as numbers of slots. The entries are looked at a few at a time, and
+//! each is seen as it is at that moment.
 
 use crate::sync::Ordering;
 
@@ -41,7 +41,7 @@ impl<T> Pointers<T> {
         (line, true)
     }
 
-    /// The entries that stand in these slots now. The caller looks at few, since it has the shard's lock meanwhile.
+    /// The entries that stand in these slots now. The caller looks at few, since this has the shard's lock.
     pub(crate) fn standing<'g>(&'g self, shard: usize, slots: &[u32], guard: &'g Guard<'_>) -> Vec<Standing<'g, T>> {
         let Some(shard) = self.shards.get(shard) else { return Vec::new() };
         let guarded = shard.lock();

@@ -68,8 +68,8 @@ impl<T> Pointers<T> {
         self.shards.iter().map(|shard| shard.lock().pinned).sum()
     }
 
-    /// Removes the entries that have a tag, a few at a time; answers how many had not expired. What comes in meanwhile
-    /// may stay.
+    /// Removes the entries that have a tag, a few at a time; answers how many had not expired. What comes in
+    /// between may stay.
     pub(crate) fn remove_tagged(&self, tag: u64, now: u64) -> usize {
         let mut removed = 0;
         for shard in &self.shards {

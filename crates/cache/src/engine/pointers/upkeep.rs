@@ -43,7 +43,7 @@ impl<T> Pointers<T> {
     /// Removes everything, one shard after the other and a few entries at a time: what is put in meanwhile may stay.
     pub fn clear(&self) {
         for shard in &self.shards {
-            // What comes in meanwhile does not keep it here.
+            // What comes in between does not keep it here.
             let mut left = shard.lock().records.len();
             while left > 0 {
                 let mut guarded = shard.lock();
