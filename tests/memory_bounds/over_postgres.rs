@@ -157,8 +157,7 @@ fn what_pipelines_read_over_postgres() {
         assert!(sound.iter().all(|reply| matches!(reply, Reply::Array(all) if all.iter().all(whole))));
         assert!(says(last, "LIMIT client_reply_bytes_max"), "it is more than is answered");
     });
-    // What readers may still see of evicted documents stays a while: more than is promised (docs/benchmarks.md).
-    mixed.stayed_below(PROMISED + DEBUG + 24 * MIB);
+    mixed.stayed_below(PROMISED + DEBUG);
 }
 
 /// What an outage leaves of one document is there once, however many changes made it.
