@@ -20,7 +20,7 @@ trap 'rm -rf "$folder"' EXIT
 # The instructions of the function `$2` and all that it calls, for `$3` requests of the kind `$1`.
 count() {
 	valgrind --tool=callgrind --callgrind-out-file="$folder/out" --collect-atstart=no \
-		--toggle-collect="instructions::$2*" target/release/examples/instructions "$1" "$3" \
+		--toggle-collect="instructions::$2*" "${CARGO_TARGET_DIR:-target}/release/examples/instructions" "$1" "$3" \
 		>"$folder/log" 2>&1 || { cat "$folder/log"; return 1; }
 	awk '/^summary:|^totals:/ {print $2; exit}' "$folder/out"
 }

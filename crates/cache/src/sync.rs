@@ -26,7 +26,7 @@ pub(crate) use shuttle::{
     hint::spin_loop,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
     thread::yield_now,
 };
