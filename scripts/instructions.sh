@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
-LOOK_MAX=${LOOK_MAX:-168}
+LOOK_MAX=${LOOK_MAX:-170}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'
