@@ -1,7 +1,7 @@
 //! The figures of the papers that forebay reproduces: data as CSV, and a picture as SVG.
 //!
 //! `make figure NAME=clic-6`, or all of them with `make figures`. Traces are looked for under `FOREBAY_TRACES`. What
-//! needs caches of others is measured by programs of its own, and drawn here.
+//! needs caches of others is measured by another program, and drawn here.
 
 mod clic;
 mod deferred;

@@ -1,7 +1,8 @@
 //! Charts as SVG, for reports and figures: readable on light and dark pages, and without colours.
 //!
 //! A series has a colour, a shape of its dots and, beyond eight of them, a broken line. [`svg`] and [`svg_of_heatmaps`]
-//! make pictures that stand for themselves, with their style inside; [`panel`] and [`Heatmap::panel`] make parts of a page that has [`STYLE`].
+//! make pictures that stand for themselves, with their style inside. [`panel`] and [`Heatmap::panel`] make parts of a
+//! page that has [`STYLE`].
 
 mod axis;
 mod heat;
