@@ -118,6 +118,8 @@ FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --
 ENGINE_BUILD = cargo build --profile dist --locked --manifest-path bench/engine/Cargo.toml --target-dir target
 TBB_BUILD = g++ -O3 -std=c++17 -o target/dist/tbb-lru bench/engine/tbb_lru.cpp -ltbb
 FIGURES = docs/papers/figures
+FIGURE = cargo run --release --locked -p forebay-figures --
+DRAW = $(FIGURE) --redraw
 
 # The list needs none of the peers that figures are measured beside.
 FIGURE_SETUP = $(if $(filter list,$(NAME)),setup-run,setup-bench)
@@ -127,15 +129,15 @@ figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, tardis-5, deferred-
 	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
 		&& cargo run -q --release --locked -p forebay-figures -- list;; \
 	deferred-table-5.5) $(ENGINE_BUILD) && target/dist/wigner --csv $(FIGURES)/$(NAME).csv;; \
-	deferred-*) $(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis $(NAME);; \
+	deferred-*) $(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis $(NAME) && $(DRAW) $(NAME);; \
 	detox-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
-	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac
+	*) $(FIGURE) $(NAME);; esac
 
 figures: setup-bench ## all of them; FULL=1 for hours
 	$(FIGURE_BUILD)
 	target/release/figure $(if $(FULL),--full)
-	cargo run --release --locked -p forebay-figures -- all
-	$(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis all
+	$(FIGURE) all
+	$(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis all && $(DRAW) all
 	target/dist/wigner --csv $(FIGURES)/deferred-table-5.5.csv
 
 bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours

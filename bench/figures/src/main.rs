@@ -1,8 +1,10 @@
 //! The figures of the papers that forebay reproduces: data as CSV, and a picture as SVG.
 //!
-//! `make figure NAME=clic-6`, or all of them with `make figures`. Traces are looked for under `FOREBAY_TRACES`.
+//! `make figure NAME=clic-6`, or all of them with `make figures`. Traces are looked for under `FOREBAY_TRACES`. What
+//! needs caches of others is measured by another program, and drawn here.
 
 mod clic;
+mod deferred;
 mod picture;
 mod speed;
 
@@ -10,7 +12,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use clap::Parser;
-use picture::Charts;
+use forebay_sim::draw::{self, Heatmap};
 
 /// Why a figure can't be measured or drawn.
 type Failed = Box<dyn Error>;
@@ -21,24 +23,44 @@ struct Figure {
     name: &'static str,
     /// One line for the list.
     summary: &'static str,
-    /// Measures it: the text of its CSV.
-    measure: fn(&Args) -> Result<String, Failed>,
-    /// The charts of that text; none of what is a table.
-    charts: Option<fn(&str) -> Charts>,
+    measure: Measure,
+    picture: Picture,
+}
+
+/// Where the text of a figure's CSV comes from.
+enum Measure {
+    Here(fn(&Args) -> Result<String, Failed>),
+    /// Another program writes it.
+    Program(&'static str),
+}
+
+/// What is drawn of a CSV.
+enum Picture {
+    Table,
+    Charts(fn(&str) -> picture::Charts),
+    Heatmaps(fn(&str) -> Result<Vec<Heatmap>, Failed>),
 }
 
 impl Figure {
     /// The picture of its data.
     fn drawn(&self, csv: &str) -> Result<Option<String>, Failed> {
-        let charts = self.charts.map(|charts| charts(csv)).transpose()?;
-        Ok(charts.map(|charts| forebay_sim::draw::svg(self.summary, &charts)))
+        Ok(match self.picture {
+            Picture::Table => None,
+            Picture::Charts(charts) => Some(draw::svg(self.summary, &charts(csv)?)),
+            Picture::Heatmaps(maps) => Some(draw::svg_of_heatmaps(self.summary, &maps(csv)?)),
+        })
     }
 
     /// Writes its data, unless they are only to be drawn again, and its picture.
     fn make(&self, args: &Args) -> Result<(), Failed> {
         let file = |end: &str| args.out.join(format!("{}.{end}", self.name));
-        if !args.redraw {
-            std::fs::write(file("csv"), (self.measure)(args)?)?;
+        match self.measure {
+            _ if args.redraw => {}
+            Measure::Here(measure) => std::fs::write(file("csv"), measure(args)?)?,
+            Measure::Program(program) => {
+                let Figure { name, .. } = self;
+                return Err(format!("{name}: {program} measures it; --redraw draws its data").into());
+            }
         }
         match self.drawn(&std::fs::read_to_string(file("csv"))?)? {
             Some(picture) => Ok(std::fs::write(file("svg"), picture)?),
@@ -47,60 +69,125 @@ impl Figure {
     }
 }
 
+use Measure::{Here, Program};
+use Picture::{Charts, Heatmaps, Table};
+
 /// All figures.
 const FIGURES: &[Figure] = &[
-    Figure { name: "clic-2", summary: "Values of each hint type (a table)", measure: clic::hint_types, charts: None },
+    Figure {
+        name: "clic-2",
+        summary: "Values of each hint type (a table)",
+        measure: Here(clic::hint_types),
+        picture: Table,
+    },
     Figure {
         name: "clic-3",
         summary: "Priorities of hint sets",
-        measure: clic::priorities,
-        charts: Some(picture::priorities),
+        measure: Here(clic::priorities),
+        picture: Charts(picture::priorities),
     },
-    Figure { name: "clic-5", summary: "The traces (a table)", measure: clic::sizes, charts: None },
+    Figure { name: "clic-5", summary: "The traces (a table)", measure: Here(clic::sizes), picture: Table },
     Figure {
         name: "clic-6",
         summary: "Read hit ratio by cache size, TPC-C-like",
-        measure: clic::tpcc,
-        charts: Some(picture::by_size),
+        measure: Here(clic::tpcc),
+        picture: Charts(picture::by_size),
     },
     Figure {
         name: "clic-7",
         summary: "Read hit ratio by cache size, TPC-H-like",
-        measure: clic::tpch,
-        charts: Some(picture::by_size),
+        measure: Here(clic::tpch),
+        picture: Charts(picture::by_size),
     },
     Figure {
         name: "clic-8",
         summary: "Read hit ratio by cache size, MariaDB",
-        measure: clic::mariadb,
-        charts: Some(picture::by_size),
+        measure: Here(clic::mariadb),
+        picture: Charts(picture::by_size),
     },
     Figure {
         name: "clic-9",
         summary: "Only the k most frequent hint sets",
-        measure: clic::top_k,
-        charts: Some(picture::top_k),
+        measure: Here(clic::top_k),
+        picture: Charts(picture::top_k),
     },
-    Figure { name: "clic-10", summary: "Useless hint types", measure: clic::noise, charts: Some(picture::noise) },
+    Figure {
+        name: "clic-10",
+        summary: "Useless hint types",
+        measure: Here(clic::noise),
+        picture: Charts(picture::noise),
+    },
     Figure {
         name: "clic-11",
         summary: "Three clients, one cache",
-        measure: clic::clients,
-        charts: Some(picture::clients),
+        measure: Here(clic::clients),
+        picture: Charts(picture::clients),
     },
     Figure {
         name: "clic-time",
         summary: "Time per request by the number of hint sets",
-        measure: speed::hint_sets,
-        charts: Some(picture::time),
+        measure: Here(speed::hint_sets),
+        picture: Charts(picture::time),
     },
     Figure {
         name: "clic-time-traces",
         summary: "Time per request on the traces",
-        measure: speed::traces,
-        charts: Some(picture::time_of_traces),
+        measure: Here(speed::traces),
+        picture: Charts(picture::time_of_traces),
+    },
+    Figure { name: "deferred-table-5.1", summary: "The traces (a table)", measure: THESIS, picture: Table },
+    Figure {
+        name: "deferred-5.1",
+        summary: "DeferredLRU's throughput by pull and purge thresholds",
+        measure: THESIS,
+        picture: Heatmaps(deferred::throughput_by_thresholds),
+    },
+    Figure {
+        name: "deferred-5.2",
+        summary: "DeferredLRU's hit ratio by pull and purge thresholds",
+        measure: THESIS,
+        picture: Heatmaps(deferred::hits_by_thresholds),
+    },
+    Figure {
+        name: "deferred-table-5.2",
+        summary: "The best thresholds beside LRU and HHVM (a table)",
+        measure: THESIS,
+        picture: Table,
+    },
+    Figure {
+        name: "deferred-5.3",
+        summary: "Throughput by threads, requests of a social network",
+        measure: THESIS,
+        picture: Charts(deferred::by_threads),
+    },
+    Figure {
+        name: "deferred-5.4",
+        summary: "Throughput by threads, a workstation's disk",
+        measure: THESIS,
+        picture: Charts(deferred::by_threads),
+    },
+    Figure {
+        name: "deferred-table-5.3",
+        summary: "All caches on all traces (a table)",
+        measure: THESIS,
+        picture: Table,
+    },
+    Figure {
+        name: "deferred-order",
+        summary: "What .99|.99 owes to the order in time (a table)",
+        measure: THESIS,
+        picture: Table,
+    },
+    Figure {
+        name: "deferred-6.1",
+        summary: "Caches by one thread",
+        measure: THESIS,
+        picture: Charts(deferred::by_one_thread),
     },
 ];
+
+/// It is built with all peers of the engine, apart from this workspace.
+const THESIS: Measure = Program("target/dist/thesis");
 
 /// What can be typed.
 #[derive(Parser)]
@@ -131,7 +218,9 @@ fn main() -> Result<(), Failed> {
         if chosen.is_empty() {
             return Err(format!("no figure '{name}'; `list` shows all").into());
         }
-        for figure in chosen {
+        // All that are measured here; what another program measures is drawn by its name.
+        let here = |figure: &&Figure| name != "all" || matches!(figure.measure, Here(_)) || args.redraw;
+        for figure in chosen.into_iter().filter(here) {
             eprintln!("{}: {}", figure.name, figure.summary);
             figure.make(&args)?;
         }

@@ -5,13 +5,13 @@ use forebay_sim::draw::{Chart, Series};
 use crate::Failed;
 
 /// A CSV without quotes: its columns by name.
-struct Table<'a> {
+pub struct Table<'a> {
     columns: Vec<&'a str>,
     rows: Vec<Vec<&'a str>>,
 }
 
 impl<'a> Table<'a> {
-    fn read(text: &'a str) -> Result<Table<'a>, Failed> {
+    pub fn read(text: &'a str) -> Result<Table<'a>, Failed> {
         let mut rows = text.lines().map(|line| line.split(',').collect::<Vec<&str>>());
         let (columns, rows) = (rows.next().ok_or("no columns")?, rows.collect::<Vec<_>>());
         match rows.iter().position(|row| row.len() != columns.len()) {
@@ -20,19 +20,19 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn column(&self, name: &str) -> Result<Vec<&'a str>, Failed> {
+    pub fn column(&self, name: &str) -> Result<Vec<&'a str>, Failed> {
         let at = self.columns.iter().position(|column| *column == name).ok_or(format!("no column '{name}'"))?;
         Ok(self.rows.iter().map(|row| row[at]).collect())
     }
 
-    fn numbers(&self, name: &str) -> Result<Vec<f64>, Failed> {
+    pub fn numbers(&self, name: &str) -> Result<Vec<f64>, Failed> {
         let number = |text: &str| text.parse().map_err(|_| format!("column '{name}': '{text}' is no number").into());
         self.column(name)?.into_iter().map(number).collect()
     }
 }
 
 /// One chart for each of `charts`, with a line for each of `series`, both in the order in which they come.
-fn grouped(charts: &[&str], series: &[String], points: impl Iterator<Item = (f64, f64)>) -> Vec<Chart> {
+pub fn grouped(charts: &[&str], series: &[String], points: impl Iterator<Item = (f64, f64)>) -> Vec<Chart> {
     let mut grouped: Vec<Chart> = Vec::new();
     for ((title, name), point) in charts.iter().zip(series).zip(points) {
         let at = grouped.iter().position(|chart| chart.title == *title).unwrap_or_else(|| {
@@ -48,12 +48,12 @@ fn grouped(charts: &[&str], series: &[String], points: impl Iterator<Item = (f64
     grouped
 }
 
-fn owned(names: Vec<&str>) -> Vec<String> {
+pub fn owned(names: Vec<&str>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
 /// Marks at all values that x has.
-fn ticks(values: &[f64]) -> Vec<(f64, String)> {
+pub fn ticks(values: &[f64]) -> Vec<(f64, String)> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values.dedup();
@@ -61,7 +61,7 @@ fn ticks(values: &[f64]) -> Vec<(f64, String)> {
 }
 
 /// Names in the order in which they come, and each one's place among them.
-fn places(names: &[&str]) -> (Vec<String>, Vec<f64>) {
+pub fn places(names: &[&str]) -> (Vec<String>, Vec<f64>) {
     let mut known: Vec<String> = Vec::new();
     let place = |name: &&str| match known.iter().position(|other| other == name) {
         Some(place) => place as f64,

@@ -25,19 +25,29 @@ pub struct Heatmap {
 }
 
 impl Heatmap {
-    /// As part of a page. It is as wide as it needs to be.
-    pub fn panel(&self) -> String {
-        let longest = |names: &mut dyn Iterator<Item = &String>| names.map(|name| name.chars().count()).max();
-        let letters = longest(&mut self.rows.iter().map(|row| &row.0)).unwrap_or(0).min(NAME_LETTERS_MAX);
-        let left = MARGIN + LETTER * letters as f64 + 10.0;
-        let cell = (LETTER * longest(&mut self.columns.iter()).unwrap_or(0).min(NAME_LETTERS_MAX) as f64 + 10.0)
-            .max(CELL_LEAST);
+    /// Where the grid begins, and how wide a cell is.
+    fn grid(&self) -> (f64, f64) {
+        let longest = |names: &mut dyn Iterator<Item = &String>| {
+            names.map(|name| name.chars().count()).max().unwrap_or(0).min(NAME_LETTERS_MAX)
+        };
+        let left = MARGIN + LETTER * longest(&mut self.rows.iter().map(|row| &row.0)) as f64 + 10.0;
+        (left, (LETTER * longest(&mut self.columns.iter()) as f64 + 10.0).max(CELL_LEAST))
+    }
+
+    /// Width and height.
+    pub(super) fn size(&self) -> (f64, f64) {
+        let (left, cell) = self.grid();
         let notes = self.title.chars().count().max(self.note.chars().count()).min(56);
         let width =
             (left + cell * self.columns.len() as f64 + MARGIN).max(2.0 * MARGIN + (LETTER + 0.4) * notes as f64);
-        let height = TOP + ROW * self.rows.len() as f64 + MARGIN;
+        (width.round(), TOP + ROW * self.rows.len() as f64 + MARGIN)
+    }
+
+    /// As part of a page. It is as wide as it needs to be.
+    pub fn panel(&self) -> String {
+        let ((left, cell), (width, height)) = (self.grid(), self.size());
         let mut text = format!(
-            "<svg class=\"chart heat\" viewBox=\"0 0 {width:.0} {height}\" width=\"{width:.0}\" height=\"{height}\" \
+            "<svg class=\"chart heat\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
              role=\"img\" aria-label=\"{0}\">\n<text class=\"head\" x=\"{MARGIN}\" y=\"16\">{0}</text>\n\
              <text class=\"note\" x=\"{MARGIN}\" y=\"34\">{1}</text>\n",
             escaped(&shortened(&self.title, 56)),

@@ -1,7 +1,8 @@
 //! Charts as SVG, for reports and figures: readable on light and dark pages, and without colours.
 //!
-//! A series has a colour, a shape of its dots and, beyond eight of them, a broken line. [`svg`] makes a picture that
-//! stands for itself, with its style inside; [`panel`] and [`Heatmap::panel`] make parts of a page that has [`STYLE`].
+//! A series has a colour, a shape of its dots and, beyond eight of them, a broken line. [`svg`] and [`svg_of_heatmaps`]
+//! make pictures that stand for themselves, with their style inside. [`panel`] and [`Heatmap::panel`] make parts of a
+//! page that has [`STYLE`].
 
 mod axis;
 mod heat;
@@ -77,18 +78,30 @@ pub struct Series {
 
 /// All charts beside each other, two in a row, as a picture of its own.
 pub fn svg(title: &str, charts: &[Chart]) -> String {
-    let columns = charts.len().clamp(1, 2);
     let tall = charts.iter().map(height).fold(0.0, f64::max);
-    let (width, height) = (WIDTH * columns as f64, TITLE + tall * charts.len().div_ceil(columns) as f64);
+    page(title, (WIDTH, tall), charts.iter().map(one).collect())
+}
+
+/// All heatmaps beside each other, two in a row, as a picture of its own.
+pub fn svg_of_heatmaps(title: &str, maps: &[Heatmap]) -> String {
+    let sizes = || maps.iter().map(Heatmap::size);
+    let (wide, tall) = (sizes().map(|size| size.0).fold(0.0, f64::max), sizes().map(|size| size.1).fold(0.0, f64::max));
+    page(title, (wide, tall), maps.iter().map(Heatmap::panel).collect())
+}
+
+/// Parts that take `wide` and `tall` each, two in a row.
+fn page(title: &str, (wide, tall): (f64, f64), parts: Vec<String>) -> String {
+    let columns = parts.len().clamp(1, 2);
+    let (width, height) = (wide * columns as f64, TITLE + tall * parts.len().div_ceil(columns) as f64);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\">\n<style>{STYLE}</style>\n<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n\
          <text class=\"title\" x=\"12\" y=\"24\">{}</text>\n",
         escaped(title)
     );
-    for (at, chart) in charts.iter().enumerate() {
-        let (x, y) = (WIDTH * (at % columns) as f64, TITLE + tall * (at / columns) as f64);
-        text += &format!("<g transform=\"translate({x} {y})\">\n{}</g>\n", one(chart));
+    for (at, part) in parts.iter().enumerate() {
+        let (x, y) = (wide * (at % columns) as f64, TITLE + tall * (at / columns) as f64);
+        text += &format!("<g transform=\"translate({x} {y})\">\n{part}</g>\n");
     }
     text + "</svg>\n"
 }
