@@ -336,6 +336,7 @@ impl Buffer {
                 now.is_some()
             });
         }
+        restamped.retain(|(key, ..)| !self.is_to_be_moved(key));
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
     }
 
