@@ -143,6 +143,12 @@ pub enum Fault {
     LearnedUnasked,
     /// What was read of a document for which changes wait is not compared with what becomes of it.
     PendingReadsUnchecked,
+    /// Behind a deletion whose answer was lost, what was read counts as changed by others: no row is left that tells.
+    DeletionDoubted,
+    /// What was read counts as changed by others when the store has its row under another version, whatever it is.
+    RereadDoubted,
+    /// A change goes to the store in one batch behind one that the store may have, unchecked.
+    SentBehindSent,
     /// When a write to one document of a row is applied, what was read of the row's others counts as changed by others.
     MovedByOurselves,
     /// A transaction has the version checked under which it read a document, though a write to another document of the
@@ -151,6 +157,9 @@ pub enum Fault {
     /// What is cached of a document gets the version that its write has left, though a write to another document of the
     /// row has moved that on in the same batch.
     RestampedBeforeMove,
+    /// What is cached of a document gets the version that its write has left, though a write to another document of the
+    /// row waits, and will move that on.
+    CachedBeforeMove,
     /// A document that was deleted stays so while what waits behind that makes its row again.
     MadeBesideUnseen,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.

@@ -21,6 +21,7 @@ mod aside;
 mod by_key;
 mod charge;
 mod drain;
+mod image;
 mod known;
 mod look;
 mod moved;
@@ -43,8 +44,9 @@ use by_key::{ByKey, Places};
 use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
+use image::Image;
 use restamped::Restamped;
-use seen::{Image, Seen};
+use seen::Seen;
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
 use stage::Stage;
@@ -476,6 +478,11 @@ fn writes(entry: &Entry, key: &Key) -> bool {
 /// Whether the document behind `changes` does not depend on the one before.
 fn stands_alone(changes: &[Change]) -> bool {
     matches!(changes.first(), Some(Change::Put(_) | Change::Delete))
+}
+
+/// Whether `changes` make `value` of whatever was there before.
+fn make_alone(changes: &[Change], value: Option<&Value>) -> bool {
+    stands_alone(changes) && changed(None, changes).is_some_and(|made| made.as_ref() == value)
 }
 
 /// Another id, for faults.

@@ -33,7 +33,7 @@ pub struct Since {
     /// What it is.
     pub read: Read,
     /// Nobody has written it since, as far as the store can tell: what it is came of that commit, or of one that was
-    /// applied in the same transaction of the store.
+    /// applied in the same transaction of the store. A store can't tell that of a row that is not there.
     pub untouched: bool,
 }
 

@@ -357,3 +357,31 @@ fn what_is_cached_has_the_version_behind_the_whole_batch() {
     let _on = mutation::put_back(Some(Fault::RestampedBeforeMove));
     assert_eq!(stale_versions(), 1);
 }
+
+/// A document is applied, and a write to another one of its row waits: how many are cached under the version that the
+/// other will move on. A reader of one is refused by the store, or kept for that if the answer is lost.
+fn cached_before_a_move(stuck: bool) -> usize {
+    let mut world = World::new(1);
+    world.database.stamps = false;
+    write(&mut world, "left", None).expect("it is taken");
+    write(&mut world, "right", None).expect("it is taken");
+    if stuck {
+        world.buffer.quarantine(2, "refused".into());
+    }
+    let Some(Work::Carry(batch)) = world.buffer.next_work(1) else { panic!("there is something to carry") };
+    world.database.commit(&batch.commits[0]).expect("nobody else writes");
+    let told = vec![(key("left"), world.database.get(&key("left")))];
+    let applied = world.buffer.applied(&batch, &[told]);
+    world.buffer.finish(batch, false);
+    assert_eq!(applied.emptied, [key("left")]);
+    applied.restamped.len()
+}
+
+#[test]
+fn what_our_own_write_will_move_on_is_not_cached() {
+    for stuck in [false, true] {
+        assert_eq!(cached_before_a_move(stuck), 0);
+        let _on = mutation::put_back(Some(Fault::CachedBeforeMove));
+        assert_eq!(cached_before_a_move(stuck), 1);
+    }
+}

@@ -223,7 +223,9 @@ impl Database {
     fn since(&self, commit: &Commit, write: &Write) -> Since {
         let (read, by) = (self.read(&write.key), commit.version);
         let made = Version { incarnation: by.incarnation + MADE, ..by };
-        Since { key: write.key.clone(), untouched: read.version == by || read.version == made, read }
+        // Of a row that is not there no database knows who has deleted it.
+        let untouched = read.value.is_some() && (read.version == by || read.version == made);
+        Since { key: write.key.clone(), read, untouched }
     }
 
     /// Another program writes a field of `key`.

@@ -464,6 +464,7 @@ fn documents_that_share_rows() {
 fn the_gate_of_shared_rows() {
     finds(&[(Fault::MadeBesideUnseen, 100), (Fault::MovedByOurselves, 100)], run);
     finds(&[(Fault::UnsetTakenForGone, 300), (Fault::EmptiedListUnmade, 20_000)], run);
+    finds(&[(Fault::CachedBeforeMove, 20_000)], run);
 }
 
 /// DEL of a list empties a column: the row stays, with its other documents.

@@ -1,10 +1,12 @@
 //! Rows since a commit that was applied earlier: whether what they are came of it.
 //!
 //! PostgreSQL keeps with each row the number of the transaction that wrote it last (`xmin`). The commit's id was
-//! entered by the same transaction as its changes. So where both have one number, nobody has written the row since:
-//! what it holds beyond what was asked is the database's own doing (a default, a trigger). A trigger that writes within
-//! a block with an EXCEPTION clause has a number of its own; then this says less than it could. Only tables that were
+//! entered by the same transaction as its changes. So where both have one number, no other has written the row since.
+//! What it holds beyond what was asked is the database's own doing (a default, a trigger). A trigger that writes within
+//! a block with an EXCEPTION clause has a number for itself. Then this says less than it could. Only tables that were
 //! loaded whole in one transaction (`pg_restore --single-transaction`) have one number without that.
+//!
+//! A row that is not there has no number. So of what was deleted this says nothing, and who asks goes by its absence.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -138,8 +138,8 @@ impl Buffer {
         // Each lane with the last number that was taken from it.
         let mut claimed = vec![(lane, 0)];
         let (mut numbers, mut bytes) = (Vec::new(), 0);
-        // Documents that somebody behind has read.
-        let mut read_behind: HashSet<&Key, foldhash::quality::RandomState> = HashSet::default();
+        // Documents that somebody behind has read, or that the store is asked about first.
+        let mut ended: HashSet<&Key, foldhash::quality::RandomState> = HashSet::default();
         let mut most = commits_max;
         while numbers.len() < most && bytes < BATCH_BYTES_MAX {
             let head = |(lane, last): &(Lane, u64)| {
@@ -167,15 +167,17 @@ impl Buffer {
             }
             let unsettled = self.unsettled(entry).is_some();
             let number = entry.buffered.number;
-            let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
-            let read: Vec<&Key> = read.map(|written| &written.key).collect();
+            let last = entry.buffered.writes.iter().enumerate();
+            let last =
+                last.filter(|(at, written)| self.is_read_behind(entry, written) || self.is_told_alone(entry, *at));
+            let last: Vec<&Key> = last.map(|(_, written)| &written.key).collect();
             // What was read between, perhaps by one that is set aside, would be told as both have left it; and what is
             // sent behind another is not checked, so nobody knows what it was made to if the answer is lost.
-            let writes_read = entry.buffered.writes.iter().any(|written| read_behind.contains(&written.key));
-            if (unsettled && !numbers.is_empty()) || writes_read {
+            let goes_on = entry.buffered.writes.iter().any(|written| ended.contains(&written.key));
+            if (unsettled && !numbers.is_empty()) || goes_on {
                 break;
             }
-            read_behind.extend(read);
+            ended.extend(last);
             claimed.iter_mut().filter(|(lane, _)| entry.ties.lanes.contains(lane)).for_each(|(_, last)| *last = number);
             bytes += entry.bytes;
             numbers.push(number);
@@ -336,6 +338,7 @@ impl Buffer {
                 now.is_some()
             });
         }
+        restamped.retain(|(key, ..)| !self.is_to_be_moved(key));
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
     }
 

@@ -54,14 +54,14 @@ impl Buffer {
             return false;
         }
         let read = Read { value: value.clone(), version: Version::ZERO };
-        let Read { value: latest, version } = self.on_top_of(key, read, &BTreeSet::new());
+        let latest = self.on_top_of(key, read, &BTreeSet::new());
         if let Some(row) = self.rows.get_mut(key) {
             self.bytes -= row.bytes;
             row.stored = Some(value.clone());
             row.recharge(key);
             self.bytes += row.bytes;
         }
-        self.know(key, latest, version, base);
+        self.know(key, latest, value, base);
         true
     }
 
@@ -104,7 +104,7 @@ impl Buffer {
         // Where that is what it was before, those applied are in it, and nothing came between.
         let same = self.rows.get(key).is_some_and(|row| row.image.base == Some(read.version));
         let base = (applied.is_empty() || same).then_some(read.version);
-        let Read { value, version } = self.on_top_of(key, read.clone(), &applied);
+        let latest = self.on_top_of(key, read.clone(), &applied);
         let Some(row) = there(self.rows.get_mut(key)) else { return true };
         self.bytes -= row.bytes;
         row.stored = stored.or(row.stored.take());
@@ -115,7 +115,7 @@ impl Buffer {
             image.suspected = image.suspected.filter(|suspected| *suspected > asked.suspicions);
             image.learned = asked.suspicions;
         }
-        self.know(key, value, version, base);
+        self.know(key, latest, &read.value, base);
         true
     }
 

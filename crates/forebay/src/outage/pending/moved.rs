@@ -1,5 +1,10 @@
 //! Documents that share a row share its version. When one of them is applied, the others have another version in the
 //! store, and are what they were. That is our own hand, and no other program's change.
+//!
+//! **Invariant.** While a write to one document waits, no transaction reads another of its row under a version of the
+//! store. The drain would move that version on before the transaction commits. The store would refuse the check, and if
+//! that answer is lost, the transaction would be kept with it. So the row's others are read as they are shown here, or
+//! not before that write is applied. What is cached of one gets the version of the store only when no such write waits.
 
 use super::drain::Stored;
 use super::seen::Seen;
@@ -76,10 +81,17 @@ impl Buffer {
 
     /// Whether one before `number` that goes to the store by itself will move `key` on.
     pub(in crate::outage) fn is_moved_before(&self, key: &Key, number: u64) -> bool {
-        let moves = |other: &u64| {
-            let entry = self.entries.get(other).filter(|entry| !entry.stage.is_stuck());
-            entry.is_some_and(|entry| entry.ties.beside.iter().any(|(_, beside)| beside == key))
-        };
-        self.tied.naming(key).take_while(|other| **other < number).any(moves)
+        let goes = |other: &&u64| self.entries.get(*other).is_some_and(|entry| !entry.stage.is_stuck());
+        self.tied.naming(key).take_while(|other| **other < number).filter(goes).any(|other| self.moves(*other, key))
+    }
+
+    /// Whether one that waits, be it for an operator, will move `key` on.
+    pub(super) fn is_to_be_moved(&self, key: &Key) -> bool {
+        !mutation::on(Fault::CachedBeforeMove) && self.tied.naming(key).any(|other| self.moves(*other, key))
+    }
+
+    fn moves(&self, number: u64, key: &Key) -> bool {
+        let beside = self.entries.get(&number).map(|entry| &entry.ties.beside);
+        beside.into_iter().flatten().any(|(_, beside)| beside == key)
     }
 }

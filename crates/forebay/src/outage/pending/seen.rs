@@ -8,10 +8,15 @@
 //! The database itself may make more of a document than was asked (a default, a trigger that notes the time). That is
 //! no program's change. Where all that the image was computed from was the store's when it was applied, what came of
 //! it is right, whatever it is. To know that, a transaction that writes a document has the version before it checked.
-//! What counts is that this was what the image was computed from ([`Image::base`]). If a later transaction has read
-//! that, it goes in another batch than what it builds on. Some of it the store has already, since it was sent before.
-//! Of that the store tells whether any program has written the document since
+//! What counts is that this was what the image was computed from ([`Image::base`](super::image::Image::base)). If a
+//! later transaction has read that, it goes in another batch than what it builds on. Some of it the store has already,
+//! since it was sent before. Of that the store tells whether any program has written the document since
 //! ([`Since::untouched`](crate::store::Since)). What was checked each time it was sent is noted ([`Entry::checked`]).
+//! Of what it may have already it tells by itself, so what changes the same document goes in another batch, checked.
+//!
+//! No store tells who deleted a row. But a deletion leaves nothing, whatever was there before. So where a document is
+//! not there, it is what the deletion left, also if other programs have made and deleted it since. When such a row is
+//! read again, its version is another. What was shown of it is compared with what comes of it now.
 //!
 //! Documents of one row share its version: when one of them is written, the others have another version and are what
 //! they were. So what is known of those goes on to the new version, or is looked at again (`moved`). A reader goes in
@@ -21,12 +26,10 @@
 //! one that is quarantined it waits with it. It is applied only under a version of which is known that it stands for
 //! what it was shown. A document is never shown as two things under one version.
 
-use std::fmt;
-
 use hashbrown::HashMap;
 
 use super::by_key::{ByKey, Places};
-use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
+use super::{Batch, Buffer, Entry, Row, Stored, changed, make_alone, stands_alone, taken_along};
 use crate::change::Change;
 use crate::error::there;
 use crate::key::Key;
@@ -68,67 +71,6 @@ pub(super) enum Seen {
 /// what was made of it, whatever it has added; none if it may be something else.
 pub(super) type Right = HashMap<Key, Option<Version>, foldhash::quality::RandomState>;
 
-/// A document as it was shown.
-#[derive(Clone, Debug)]
-pub(super) enum Shown {
-    /// What is kept of it anyway: it is hashed for what has read it, not for each change of a large one.
-    Document(Option<Value>),
-    /// It is not known any more.
-    Gone(Fingerprint),
-}
-
-/// What is shown of a document, and what it was computed from.
-#[derive(Clone, Default)]
-pub(super) struct Image {
-    /// Under which version it is shown, or was last, with all that waits for it, be it in the journal or not.
-    pub(super) shown: Option<(Version, Shown)>,
-    /// The version in the store of what the first of the queue is made to, where all of the image is built on that.
-    pub(super) base: Option<Version>,
-    /// Others may have changed the document since: with which suspicion that was said last.
-    pub(super) suspected: Option<u64>,
-    /// The suspicions of which was known when the store was asked for it last.
-    pub(super) learned: u64,
-    /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
-    /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
-    pub(super) made_to: Option<Version>,
-}
-
-/// Without what only counts: two that differ in that behave alike.
-impl fmt::Debug for Image {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {:?} {}", self.shown, self.base, self.suspected.is_some())
-    }
-}
-
-impl Shown {
-    fn fingerprint(&self) -> Fingerprint {
-        match self {
-            Shown::Document(value) => Fingerprint::of(value.as_ref()),
-            Shown::Gone(fingerprint) => *fingerprint,
-        }
-    }
-}
-
-impl Row {
-    /// What is shown is the latest; nothing where that is not known.
-    pub(super) fn show_latest(&mut self) {
-        self.image.shown = self.latest.clone().map(|value| (self.version, Shown::Document(value)));
-    }
-
-    /// What was the first of its queue is applied: the store has it like this, under this version.
-    pub(super) fn left_as(&mut self, stored: Option<Option<Value>>, version: Option<Version>) {
-        (self.stored, self.image.base, self.image.made_to) = (stored, version, version);
-    }
-
-    /// The latest is not known any more. Of what was shown enough is kept to know it again.
-    pub(super) fn forget_latest(&mut self) {
-        self.latest = None;
-        if let Some((_, shown)) = &mut self.image.shown {
-            *shown = Shown::Gone(shown.fingerprint());
-        }
-    }
-}
-
 impl Entry {
     /// Whether it rests on what the document of `key` held, so that its change can't be merged with another's.
     pub(super) fn rests_on(&self, key: &Key) -> bool {
@@ -164,9 +106,10 @@ impl Buffer {
     }
 
     /// `key` is known to be `value` with all that waits for it, the last under `version`; `base` is the version of what
-    /// the store has, or none where some of those are in it. It is shown under the version that it had, if it is the
-    /// same.
-    pub(super) fn know(&mut self, key: &Key, value: Option<Value>, version: Version, base: Option<Version>) {
+    /// `stored` in the store, or none where some of those are in it. It is shown under the version that it had, if it
+    /// is the same.
+    pub(super) fn know(&mut self, key: &Key, latest: Read, stored: &Option<Value>, base: Option<Version>) {
+        let Read { value, version } = latest;
         let on_its_way = self.rows.get(key).is_some_and(|row| row.queue.iter().any(|number| self.is_writing(number)));
         let Some(row) = there(self.rows.get_mut(key)) else { return };
         let before = match (&row.latest, &row.image.shown) {
@@ -197,13 +140,44 @@ impl Buffer {
         }
         // What was shown between may be another, though what is behind all is the same. Where some are in the store, it
         // says of these whether others have changed it since.
-        let rebuilt = base.is_some() && row.image.base != base;
-        row.image.base = base;
+        let (before, absent) = (std::mem::replace(&mut row.image.base, base), row.image.absent);
         row.recharge(key);
         self.bytes += row.bytes;
-        if rebuilt {
-            self.doubt_readers(key, 0);
+        if base.is_none() || before == base {
+            return;
         }
+        let stays = self.rebuild_readers(key, stored) && (same || before == absent);
+        if let Some(image) = self.rows.get_mut(key).map(|row| &mut row.image).filter(|_| stored.is_none()) {
+            // It is still a version of its absence, or the store will say that it is none.
+            image.base = before.filter(|_| stays).or(base);
+            image.absent = image.base;
+        }
+    }
+
+    /// What waits for `key` is made to what is `stored` under another version than before. What was shown of it stays
+    /// what it is if the same comes of that; whether all does.
+    fn rebuild_readers(&mut self, key: &Key, stored: &Option<Value>) -> bool {
+        let readers = self.readers_to_whole(key, 0);
+        let (mut value, mut image, mut images) = (Some(stored.clone()), None, Vec::with_capacity(readers.len()));
+        let mut story = self.story(key).peekable();
+        for reader in &readers {
+            while let Some((_, written)) = story.next_if(|(entry, _)| entry.buffered.number < *reader) {
+                let changes = written.map_or(&[Change::Delete][..], |written| &written.changes);
+                (value, image) = (value.and_then(|value| changed(value, changes)), None);
+            }
+            image = image.or_else(|| value.as_ref().map(|value| Fingerprint::of(value.as_ref())));
+            images.push(image.filter(|_| !mutation::on(Fault::RereadDoubted)));
+        }
+        drop(story);
+        let mut all = !mutation::on(Fault::RereadDoubted);
+        for (reader, image) in readers.into_iter().zip(images) {
+            self.settle_seen(reader, key, |seen, shown| {
+                if *seen == Seen::Image && image != Some(*shown) {
+                    (*seen, all) = (Seen::Exact, false);
+                }
+            });
+        }
+        all
     }
 
     /// Others may have changed these documents: they are looked at again when they are read.
@@ -230,15 +204,19 @@ impl Buffer {
 
     /// What those behind `number` were shown of `key` may not come of what is before them.
     pub(super) fn doubt_readers(&mut self, key: &Key, number: u64) {
-        let whole = self.next_whole(key, number);
-        let readers: Vec<u64> = self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect();
-        for reader in readers {
+        for reader in self.readers_to_whole(key, number) {
             self.settle_seen(reader, key, |seen, _| {
                 if *seen == Seen::Image {
                     *seen = Seen::Exact
                 }
             });
         }
+    }
+
+    /// Those behind `number` that were shown `key`, up to the first that makes it whatever it was.
+    fn readers_to_whole(&self, key: &Key, number: u64) -> Vec<u64> {
+        let whole = self.next_whole(key, number);
+        self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect()
     }
 
     /// The first behind `number` that makes the document of `key` whatever it was: what is shown behind that has
@@ -252,7 +230,7 @@ impl Buffer {
         queue.filter(|other| **other > number).find(whole).copied().unwrap_or(u64::MAX)
     }
 
-    pub(super) fn settle_seen(&mut self, reader: u64, key: &Key, settle: impl Fn(&mut Seen, &mut Fingerprint)) {
+    pub(super) fn settle_seen(&mut self, reader: u64, key: &Key, mut settle: impl FnMut(&mut Seen, &mut Fingerprint)) {
         let Some(entry) = there(self.entries.get_mut(&reader)) else { return };
         let at = entry.shown_at.find(&entry.buffered.shown, key);
         let place = at.and_then(|at| Some((entry.buffered.shown.get_mut(at)?, entry.seen.get_mut(at)?)));
@@ -288,7 +266,11 @@ impl Buffer {
             // between. What this batch has told of it is what it is now, not what it was between.
             let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
-            let clean = (built || follows) && untouched.is_none_or(|untouched| untouched.contains(&write.key));
+            // Of a row that is not there no store tells who deleted it: nothing is what a deletion leaves.
+            let stays = || told.as_ref().is_some_and(|(_, value)| make_alone(&write.changes, *value));
+            let stays = || stays() && !mutation::on(Fault::DeletionDoubted);
+            let is_untouched = |untouched: &Vec<Key>| untouched.contains(&write.key) || stays();
+            let clean = (built || follows) && untouched.is_none_or(is_untouched);
             let now = told.as_ref().filter(|_| clean).map(|(version, _)| *version);
             right.insert(write.key.clone(), now);
             if self.tied.readers(&write.key, number).next().is_none() {
@@ -371,6 +353,15 @@ impl Buffer {
     pub(super) fn is_read_behind(&self, entry: &Entry, written: &Written) -> bool {
         !mutation::on(Fault::PendingReadsUnchecked)
             && self.tied.readers(&written.key, entry.buffered.number).next().is_some()
+    }
+
+    /// Whether the store may have `entry`, and then tells whether its write at this place is what it was made to be.
+    /// That is told of no other, so what comes behind it is checked itself.
+    pub(super) fn is_told_alone(&self, entry: &Entry, at: usize) -> bool {
+        let checked = |checked: u64| checked.checked_shr(at as u32).unwrap_or_default() & 1 == 1;
+        let proven = |written: &Written| stands_alone(&written.changes) || entry.checked.is_some_and(checked);
+        let may_have = entry.buffered.sent && !self.owned && !mutation::on(Fault::SentBehindSent);
+        may_have && entry.buffered.writes.get(at).is_some_and(proven)
     }
 
     /// Whether `entry` was shown what waits before it yet, or something before it will move what it was shown.

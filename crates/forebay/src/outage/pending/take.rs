@@ -2,7 +2,8 @@
 
 use super::by_key::ByKey;
 use super::charge::{entry_bytes, row_bytes};
-use super::seen::{Shown, is_edition, rests};
+use super::image::Shown;
+use super::seen::{is_edition, rests};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
 use crate::change::Change;
 use crate::key::Key;

@@ -317,3 +317,92 @@ fn what_was_changed_unseen_behind_a_lost_answer_may_set_its_reader_aside() {
     assert_eq!(set_aside_behind(&[Kind::Change, Kind::Unseen]), 0);
     assert_eq!(set_aside_behind(&[Kind::Change, Kind::Change]), 0);
 }
+
+const LOST: Step = Step::Commit { which: 0, way: Way::Unanswered { applied: true }, merge: false };
+
+fn set_aside(steps: &[Vec<Step>], trigger: bool) -> usize {
+    set_aside_of(&mut world(steps, trigger))
+}
+
+/// Applies what it can, one by one; how many are set aside, for what others did or for nothing.
+fn set_aside_of(world: &mut World) -> usize {
+    world.disturbed = true;
+    for _ in 0..10 {
+        world.set_out(1);
+        world.compare(0, true);
+        world.land(0, 1, 1, Answer::default());
+    }
+    world.buffer.quarantine_list().len()
+}
+
+/// A document is deleted, the answer is lost, and `others` do something; then it is made again and read.
+fn deleted_and_made_again(others: &[Kind]) -> Vec<Vec<Step>> {
+    let put = Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Put)], asks: false };
+    let at_once = Step::Commit { which: 0, way: Way::Direct, merge: false };
+    let delete = Step::Open { reads: vec![READ], writes: vec![(READ, Kind::Delete)], asks: false };
+    let others = others.iter().map(|kind| Step::Others { key: READ, kind: *kind, seen: false });
+    let made_again = [writes(READ, Kind::Change), vec![reads(), commit(), JOURNAL], others.collect()].concat();
+    vec![vec![put, at_once, delete, LOST, JOURNAL], made_again]
+}
+
+/// Nothing is left of which the store could tell who deleted it.
+#[test]
+fn one_that_was_deleted_and_made_again_is_read_on_a_table_with_a_trigger() {
+    assert_eq!(set_aside(&deleted_and_made_again(&[]), true), 0);
+    {
+        let _on = mutation::put_back(Some(Fault::DeletionDoubted));
+        assert_eq!(set_aside(&deleted_and_made_again(&[]), true), 1);
+    }
+    // What others have deleted again is not there either.
+    assert_eq!(set_aside(&deleted_and_made_again(&[Kind::Put, Kind::Delete]), true), 0);
+    for trigger in [false, true] {
+        assert_eq!(set_aside(&deleted_and_made_again(&[Kind::Put]), trigger), 1);
+    }
+}
+
+/// The first of two may be in the store already, which is asked about that one alone: the second does not go with it.
+#[test]
+fn one_behind_a_lost_answer_is_read_while_it_is_on_its_way() {
+    for first in [Kind::Change, Kind::Put, Kind::Delete] {
+        let open = Step::Open { reads: Vec::new(), writes: vec![(READ, first)], asks: false };
+        let read = vec![Step::SetOut { most: 2 }, reads(), commit(), JOURNAL];
+        let steps = [vec![open, LOST, JOURNAL], writes(READ, Kind::Change), read];
+        let on_its_way = || {
+            let mut world = world(&steps, true);
+            world.land(0, 2, 2, Answer::default());
+            set_aside_of(&mut world)
+        };
+        assert_eq!(on_its_way(), 0, "{first:?}");
+        let _on = mutation::put_back(Some(Fault::SentBehindSent));
+        assert_eq!(on_its_way(), 1, "{first:?}");
+    }
+}
+
+/// Each time it is asked for a row that is not there the store has another version of it.
+#[test]
+fn one_that_was_not_there_is_read_again_on_a_table_with_a_trigger() {
+    let read = [writes(READ, Kind::Change), vec![reads(), commit(), JOURNAL]].concat();
+    let again = vec![Step::SuspectAll, Step::Ask { key: READ }, Step::Tell { which: 0 }];
+    for steps in [vec![], vec![SET_OUT], vec![Step::SetOut { most: 2 }]] {
+        let steps = [read.clone(), steps, again.clone()];
+        let on_its_way = || {
+            let mut world = world(&steps, true);
+            world.land(0, 1, 1, Answer::default());
+            set_aside_of(&mut world)
+        };
+        assert_eq!(on_its_way(), 0);
+        let _on = mutation::put_back(Some(Fault::RereadDoubted));
+        assert_eq!(on_its_way(), 1);
+    }
+}
+
+/// Nothing was shown of a row that was deleted before a restart: when it is read while it is made again, what is on its
+/// way is made to nothing, too.
+#[test]
+fn one_that_is_made_again_behind_a_restart_is_read_on_a_table_with_a_trigger() {
+    let deleted = [writes(READ, Kind::Delete), writes(READ, Kind::Change), vec![Step::Restart, SET_OUT, land(false)]];
+    let behind = [writes(READ, Kind::Unseen), vec![SET_OUT, reads(), commit(), JOURNAL]].concat();
+    let mut world = world(&[deleted.concat(), behind], true);
+    assert!(!world.disturbed);
+    world.drain();
+}

@@ -1,6 +1,7 @@
 //! A store that others write to as well. It makes its own versions for what it makes otherwise than computed, and for
 //! what others write. A trigger may put a field into every hash that changes.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use forebay::change::{Change, apply_all};
@@ -21,7 +22,7 @@ pub struct Database {
     trigger: bool,
     /// It says of all that it writes what that is then, under versions of its own, as databases with rows do.
     rows: bool,
-    clock: u64,
+    clock: Cell<u64>,
 }
 
 /// `value` without what the trigger makes of it.
@@ -36,11 +37,28 @@ pub fn unstamped(value: Option<&Value>) -> Option<Value> {
 impl Database {
     pub fn new(trigger: bool, rows: bool) -> Database {
         let (documents, applied, writers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Database { documents, applied, writers, transaction: 0, trigger, rows, clock: 0 }
+        Database { documents, applied, writers, transaction: 0, trigger, rows, clock: Cell::new(0) }
     }
 
+    /// The version of a row that is not there is odd, and another one each time.
     pub fn get(&self, key: &Key) -> Read {
-        self.documents.get(key).cloned().unwrap_or(Read { value: None, version: Version::ZERO })
+        let read = self.documents.get(key).cloned().unwrap_or(Read { value: None, version: Version::ZERO });
+        let absent = || Read { value: None, version: Version { incarnation: 1, sequence: 2 * self.tick() + 1 } };
+        if self.rows && read.value.is_none() { absent() } else { read }
+    }
+
+    /// Whether a document has this version.
+    fn has_version(&self, key: &Key, version: Version) -> bool {
+        let read = self.get(key);
+        match self.rows && read.value.is_none() {
+            true => version.sequence % 2 == 1,
+            false => read.version == version,
+        }
+    }
+
+    fn tick(&self) -> u64 {
+        self.clock.update(|clock| clock + 1);
+        self.clock.get()
     }
 
     /// Whether a commit is in it.
@@ -48,20 +66,18 @@ impl Database {
         self.applied.contains_key(&id)
     }
 
-    fn own_version(&mut self) -> Version {
-        self.clock += 1;
+    fn own_version(&self) -> Version {
         // Those of rows are numbers that commits have, too.
         let incarnation = if self.rows { 1 } else { 9 };
-        Version { incarnation, sequence: 2 * self.clock }
+        Version { incarnation, sequence: 2 * self.tick() }
     }
 
     /// Makes changes to a document; nothing if they do not fit. Whether the version is to be its own.
-    fn change(&mut self, key: &Key, changes: &[Change]) -> Option<Option<Value>> {
+    fn change(&self, key: &Key, changes: &[Change]) -> Option<Option<Value>> {
         let mut value = self.get(key).value;
         apply_all(&mut value, changes).ok()?;
         if self.trigger && matches!(&value, Some(Value { data: Data::Hash(_), .. })) {
-            let stamp = Change::SetField(Blob::from(STAMP), Blob::from(self.clock.to_string().as_bytes()));
-            self.clock += 1;
+            let stamp = Change::SetField(Blob::from(STAMP), Blob::from(self.tick().to_string().as_bytes()));
             apply_all(&mut value, &[stamp]).expect("it is a hash");
         }
         Some(value)
@@ -89,8 +105,10 @@ impl Database {
     /// What it says of documents of a commit that it had already.
     fn since(&self, commit: &Commit, by: u64) -> Vec<Since> {
         let since = |write: &Write| {
-            let untouched = self.writers.get(&write.key) == Some(&by);
-            Since { key: write.key.clone(), read: self.get(&write.key), untouched }
+            let read = self.get(&write.key);
+            // Of a row that is not there no database knows who has deleted it.
+            let untouched = read.value.is_some() && self.writers.get(&write.key) == Some(&by);
+            Since { key: write.key.clone(), read, untouched }
         };
         commit.writes.iter().map(since).collect()
     }
@@ -100,7 +118,7 @@ impl Database {
         if let Some(by) = self.applied.get(&commit.id) {
             return CommitOutcome::Repeated(self.since(commit, *by));
         }
-        let stale = commit.checks.iter().filter(|(key, version)| self.get(key).version != *version);
+        let stale = commit.checks.iter().filter(|(key, version)| !self.has_version(key, *version));
         let stale: Vec<Key> = stale.map(|(key, _)| key.clone()).collect();
         if !stale.is_empty() {
             return CommitOutcome::Conflict(stale);

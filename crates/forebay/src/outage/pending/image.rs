@@ -1,0 +1,73 @@
+//! What is shown of a document that transactions wait for, and what that was computed from.
+
+use std::fmt;
+
+use super::Row;
+use crate::outage::fingerprint::Fingerprint;
+use crate::value::Value;
+use crate::version::Version;
+
+/// A document as it was shown.
+#[derive(Clone, Debug)]
+pub(super) enum Shown {
+    /// What is kept of it anyway: it is hashed for what has read it, not for each change of a large one.
+    Document(Option<Value>),
+    /// It is not known any more.
+    Gone(Fingerprint),
+}
+
+/// What is shown of a document, and what it was computed from.
+#[derive(Clone, Default)]
+pub(super) struct Image {
+    /// Under which version it is shown, or was last, with all that waits for it, be it in the journal or not.
+    pub(super) shown: Option<(Version, Shown)>,
+    /// The version in the store of what the first of the queue is made to, where all of the image is built on that.
+    pub(super) base: Option<Version>,
+    /// A version in the store of which is known that the document was not there. The store has another one each time.
+    pub(super) absent: Option<Version>,
+    /// Others may have changed the document since: with which suspicion that was said last.
+    pub(super) suspected: Option<u64>,
+    /// The suspicions of which was known when the store was asked for it last.
+    pub(super) learned: u64,
+    /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
+    /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
+    pub(super) made_to: Option<Version>,
+}
+
+/// Without what only counts: two that differ in that behave alike.
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let absent = self.base.is_some() && self.base == self.absent;
+        write!(f, "{:?} {:?} {absent} {}", self.shown, self.base, self.suspected.is_some())
+    }
+}
+
+impl Shown {
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Shown::Document(value) => Fingerprint::of(value.as_ref()),
+            Shown::Gone(fingerprint) => *fingerprint,
+        }
+    }
+}
+
+impl Row {
+    /// What is shown is the latest; nothing where that is not known.
+    pub(super) fn show_latest(&mut self) {
+        self.image.shown = self.latest.clone().map(|value| (self.version, Shown::Document(value)));
+    }
+
+    /// What was the first of its queue is applied: the store has it like this, under this version.
+    pub(super) fn left_as(&mut self, stored: Option<Option<Value>>, version: Option<Version>) {
+        self.image.absent = version.filter(|_| stored == Some(None));
+        (self.stored, self.image.base, self.image.made_to) = (stored, version, version);
+    }
+
+    /// The latest is not known any more. Of what was shown enough is kept to know it again.
+    pub(super) fn forget_latest(&mut self) {
+        self.latest = None;
+        if let Some((_, shown)) = &mut self.image.shown {
+            *shown = Shown::Gone(shown.fingerprint());
+        }
+    }
+}
