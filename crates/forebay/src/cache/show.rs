@@ -24,6 +24,11 @@ impl Cache {
         self.inner.partition(key).explain_absent(key)
     }
 
+    /// What the hits take that wait for the policy to hear of them. It is not charged to the budget.
+    pub fn hits_waiting_bytes(&self) -> usize {
+        self.inner.partitions.iter().map(|partition| partition.hits_bytes()).sum()
+    }
+
     /// Figures over all partitions.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.inner.counted();
