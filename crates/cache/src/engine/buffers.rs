@@ -56,7 +56,7 @@ impl<const WORDS: usize> Buffers<WORDS> {
         self.stripes[thread & (self.stripes.len() - 1)].push(note)
     }
 
-    /// Takes all notes out, those of one buffer in the order in which they were left. The caller holds the shard's lock.
+    /// Takes all notes out, those of one buffer in the order in which they came. The caller holds the shard's lock.
     pub fn drain(&self, mut tell: impl FnMut([u64; WORDS])) {
         self.stripes.iter().for_each(|buffer| buffer.drain(&mut tell));
     }

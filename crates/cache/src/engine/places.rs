@@ -20,11 +20,11 @@
 //!
 //! # Generations
 //!
-//! A place is used for one key after the other. Its *generation* tells them apart, for readers that say only later which
-//! entry they have hit. It is stored, with release, after the word of the entry before was taken away, and before that
-//! of the newcomer is there. A reader asks for the generation (acquire) and looks at the word again. If the word is the
-//! one that it has seen, then the generation is that of the entry with this word. For a later generation comes behind
-//! the store that took the word away, and an earlier one is older than the word.
+//! A place is used for one key after the other. Its *generation* tells them apart, for readers that say only later
+//! which entry they have hit. It is stored, with release, after the word of the entry before was taken away, and before
+//! that of the newcomer is there. A reader asks for the generation (acquire) and looks at the word again. If the word
+//! is the one that it has seen, then the generation is that of the entry with this word. For a later generation comes
+//! behind the store that took the word away, and an earlier one is older than the word.
 //!
 //! # Why an item that was found is there
 //!

@@ -4,19 +4,20 @@
 //! no lock. It leaves a note in a buffer of the partition ([`Buffers`]) and goes on. What holds:
 //!
 //! * **The policy hears first, and decides then.** An operation that takes the lock of a partition has its notes told
-//!   before anything else (`Guarded::lock`). So with one thread a partition's policy decides as if each hit took the lock.
-//! * **A hit is told of the entry that was hit.** A note has the entry's slot and a generation of that. What is of
-//!   another generation than is there now is dropped (`Partition::hear`).
-//! * **A policy that learns from each hit loses none** ([`PolicyHits::Accesses`]): a reader that finds no room waits for
-//!   the lock. Of a policy that samples it goes on if another thread has the lock, and the hit is left out. Where another
-//!   value is put in, or the entry leaves, before the note is there, the policy hears of that alone.
+//!   before anything else (`Guarded::lock`). So with one thread the policy decides as if each hit took the lock.
+//! * **A hit is told of the entry that was hit.** A note has the entry's slot and a generation of that. If another
+//!   generation is there now, the note is dropped (`Partition::hear`).
+//! * **A policy that learns from each hit loses none** ([`PolicyHits::Accesses`]). A reader that finds no room waits
+//!   for the lock. Under a policy that samples it goes on if another thread has the lock, and the hit is left out.
+//!   Where another value is put in, or the entry leaves, before the note is there, the policy hears of that alone.
 //! * **A client's hits are told in its order**, whatever threads it runs on. Threads have different buffers, and a
-//!   client goes from one to another. Each note has a *turn*. Where a client leaves a note in another thread than it left
-//!   the last one, a new turn begins ([`Turns`]). What is taken out is told by turns, in each of them thread by thread.
-//!   The exception: threads beyond the number of buffers share these. If one is stopped while it leaves a note, others'
-//!   notes behind that may be told late.
+//!   client goes from one to another. Each note has a *turn*. A client that leaves a note in another thread than its
+//!   last one begins a turn ([`Turns`]). What is taken out is told by turns, in each of them thread by thread. The
+//!   exception: threads beyond the number of buffers share these. If one is stopped while it leaves a note, later notes
+//!   of others may be told late.
 //! * **Memory is bounded**: of each partition a buffer for each processor, at most 16, of 64 notes each. It is not
-//!   charged to the budget: what a policy decides must not hang on how many processors there are.
+//!   charged to the budget, since what a policy decides must not hang on how many processors there are.
+//!   `Cache::hits_waiting_bytes` names it.
 //!
 //! A note has no room for a transaction or a cost. Such a hit takes the lock, and so does every hit while a watcher
 //! is there. For transactions go over several keys, and a trace has the accesses in the order in which they are told.
@@ -103,6 +104,10 @@ impl Turns {
             self.now.fetch_add(1, Ordering::Relaxed);
         }
         self.now.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.last)
     }
 }
 

@@ -26,7 +26,8 @@ impl Cache {
 
     /// What the hits take that wait for the policy to hear of them. It is not charged to the budget.
     pub fn hits_waiting_bytes(&self) -> usize {
-        self.inner.partitions.iter().map(|partition| partition.hits_bytes()).sum()
+        let of_partitions: usize = self.inner.partitions.iter().map(|partition| partition.hits_bytes()).sum();
+        of_partitions + self.inner.turns.as_ref().map_or(0, |turns| turns.bytes())
     }
 
     /// Figures over all partitions.
