@@ -57,8 +57,10 @@ fn hits(cache: &Cache, keys: &[Key], drawn: &[u32], client: u32) -> usize {
 fn rate(cache: &Cache, keys: &[Key], drawn: &[Vec<u32>]) -> f64 {
     let began = Instant::now();
     let found: usize = std::thread::scope(|scope| {
-        let of = |(client, drawn)| scope.spawn(move || hits(cache, keys, drawn, client));
-        let threads: Vec<_> = (1..).zip(drawn).map(of).collect();
+        let mut threads = Vec::new();
+        for (client, drawn) in (1..).zip(drawn) {
+            threads.push(scope.spawn(move || hits(cache, keys, drawn, client)));
+        }
         threads.into_iter().map(|thread| thread.join().unwrap_or_default()).sum()
     });
     assert!(found > 0, "they are in");
