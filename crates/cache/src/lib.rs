@@ -43,8 +43,8 @@ pub mod policy;
 mod sync;
 
 pub use engine::{
-    Ahead, CAPACITY_MAX, Cause, Found, Guard, Held, Inline, Item, Keyed, NoRoom, PINS_MAX, Packed, Plain, Pointers,
-    Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
+    Ahead, Buffers, CAPACITY_MAX, Cause, Found, Full, Guard, Held, Inline, Item, Keyed, NoRoom, PINS_MAX, Packed,
+    Plain, Pointers, Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
 };
 pub use local::{
     Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Damage, Guarded, Hashing, Iter, Lifetime, LoadError, Loaded,

@@ -41,6 +41,10 @@ pub(crate) enum Fault {
     PublishedUnmarked,
     /// A publication is over before its last install.
     UnmarkedEarly,
+    /// A reader may see an entry's generation before it sees that the entry before has gone.
+    GenerationUnordered,
+    /// What is said of an entry that has left is taken for the next one of its slot.
+    GenerationIgnored,
     /// Every address is taken for one that does not fit into a word.
     AddressTooWide,
 }

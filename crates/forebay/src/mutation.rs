@@ -202,6 +202,14 @@ pub enum Fault {
     WrongSequence,
     /// A look at what is absent takes its version from after what it saw of the documents.
     AbsenceOvertakes,
+    /// Hits that wait are told to the policy when there is no room for more, not before it chooses victims.
+    VictimsBeforeHits,
+    /// A hit that has waited is told of the entry that its slot has by then.
+    HeardOfAnother,
+    /// A policy that learns from each hit is not told of those for which there was no room.
+    HitsLeftOut,
+    /// Hits that wait are told thread by thread, in whatever order a client was in these.
+    ClientsOutOfTurn,
     /// Names are hashed as everybody can hash them.
     KnownHash,
 }
@@ -215,6 +223,7 @@ mod switch {
     thread_local! {
         static PUT_BACK: Cell<Option<Fault>> = const { Cell::new(None) };
         static MEANWHILE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+        static LOCKED: Cell<u64> = const { Cell::new(0) };
         static OTHERS: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
@@ -238,6 +247,16 @@ mod switch {
         if let Some(work) = MEANWHILE.take() {
             work();
         }
+    }
+
+    /// This thread takes the lock of a partition, or tries to.
+    pub fn locked() {
+        LOCKED.set(LOCKED.get() + 1);
+    }
+
+    /// How often it did, ever.
+    pub fn times_locked() -> u64 {
+        LOCKED.get()
     }
 
     /// Has `work` done whenever this thread comes to a place where other threads could come between; `None`: no more.
@@ -267,7 +286,7 @@ mod switch {
 }
 
 #[cfg(feature = "testing")]
-pub use switch::{PutBack, do_meanwhile, interleave, interleave_with, meanwhile, on, put_back};
+pub use switch::{PutBack, do_meanwhile, interleave, interleave_with, locked, meanwhile, on, put_back, times_locked};
 
 /// No fault is ever on.
 #[cfg(not(feature = "testing"))]
@@ -285,3 +304,8 @@ pub const fn interleave() {}
 #[cfg(not(feature = "testing"))]
 #[inline(always)]
 pub const fn meanwhile() {}
+
+/// Nothing is counted.
+#[cfg(not(feature = "testing"))]
+#[inline(always)]
+pub const fn locked() {}

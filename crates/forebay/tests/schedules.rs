@@ -62,13 +62,17 @@ enum Commits {
 const BOTH: [Commits; 2] = [Commits::AtOnce, Commits::InGroups];
 
 fn world(commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World> {
+    world_by("s3-fifo", commits, partitions, budget_bytes)
+}
+
+fn world_by(policy: &str, commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World> {
     let simulation = Simulation::new(1);
     let store: Arc<dyn Store> = match commits {
         Commits::AtOnce => Arc::new(Memory::new()),
         // A decorated store never commits at once.
         Commits::InGroups => Arc::new(Metered::new(simulation.runtime(), Arc::new(Memory::new()))),
     };
-    let choice = choose("s3-fifo").expect("it is in the table");
+    let choice = choose(policy).expect("it is in the table");
     let engine = Engine::new(EngineOptions {
         runtime: simulation.runtime(),
         store,
@@ -262,6 +266,36 @@ fn fill_and_commit(commits: Commits) {
     let wanted = total.load(Ordering::SeqCst) as i64;
     assert_eq!(world.read(&world.keys[..1]), [wanted]);
     assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
+}
+
+/// A policy hears of hits from full buffers while entries come and go: it is told of those that were hit, which the
+/// cache asserts, and no thread waits for ever. `lru` samples, `life` hears of all.
+#[test]
+fn hits_are_told_beside_evictions_and_commits() {
+    for (policy, budget_bytes) in [("lru", 340), ("life", 340), ("life", 1 << 20)] {
+        check(move || hit_and_commit(policy, budget_bytes));
+    }
+}
+
+fn hit_and_commit(policy: &str, budget_bytes: usize) {
+    let world = world_by(policy, Commits::AtOnce, 1, budget_bytes);
+    world.increment(2);
+    let readers: Vec<_> = (0..2)
+        .map(|first| {
+            let world = world.clone();
+            shuttle::thread::spawn(move || {
+                (0..4).for_each(|_| _ = world.read(&world.keys[first..first + 1]));
+                world.read(&world.keys[2..]);
+                world.read(&world.keys[..2]);
+            })
+        })
+        .collect();
+    world.increment(2);
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    world.engine.validate();
+    assert_eq!(world.read(&world.keys[..2]), [2, 2]);
 }
 
 /// A clearing, and an increment over a store that never waits: one comes first.

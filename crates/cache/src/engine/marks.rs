@@ -1,7 +1,8 @@
 //! What a hit leaves behind: a mark of its slot, which the order asks for when it needs a victim.
 //!
-//! A mark saturates, so that the hits of what is hit often store nothing. It is a whole byte that is loaded and
-//! stored, not added to in one step: of two hits at once one may be lost. A hit that is overtaken by the removal of its
+//! A mark saturates, so that the hits of what is hit often store nothing. It is a whole byte, or has a word with what
+//! does not change (`places.rs`). That is loaded and stored, not added to in one step: of two hits at once one may be
+//! lost. A hit that is overtaken by the removal of its
 //! entry marks the slot's next entry, once.
 
 use crate::sync::{AtomicU8, Ordering};

@@ -89,6 +89,7 @@ use crate::sync::{Mutex, MutexGuard, spin_loop};
 
 pub use boxed::Seen;
 use budget::{Budget, floor_of};
+pub use buffers::{Buffers, Full};
 use marks::touch;
 pub use parts::{Ahead, Due as Retired, Readers, Sight, Sighted, Writer};
 pub use places::{Held, Item, Keyed, Packed};

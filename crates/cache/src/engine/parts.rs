@@ -35,13 +35,12 @@ use std::sync::Arc;
 use crate::sync::{CHECKED, Mutex, MutexGuard};
 
 use super::boxed::{Own, is_addressable};
-use super::marks::touch;
 use super::numbers::{CHUNK, Numbers};
-use super::places::{Chunk, Held, Item, Kept, Keyed, Place};
+use super::places::{Chunk, Held, Item, Kept, Keyed, NUMBERS_MAX, Place};
 use super::reclaim::{Collector, Guard};
 use super::segment::{Index, NoPlace, Old, Root};
+use crate::mutation::{Fault, on};
 use crate::policy::Slot;
-use crate::sync::Ordering;
 
 /// What is due at once, in items and in weight: it is kept until there is so much of it, to look at all guards once.
 const DUE_MAX: (usize, usize) = (if CHECKED { 1 } else { 64 }, 8 << 10);
@@ -109,6 +108,8 @@ pub struct Writer<A> {
     numbers: Numbers,
     chunks: Vec<Option<Own<Chunk<A>>>>,
     len: usize,
+    /// That of the entry that came in last. Guards end long before one comes again.
+    generation: u32,
     due: Due<A>,
 }
 
@@ -155,7 +156,15 @@ impl<'g, A> Sight<'g, A> {
     /// Leaves a mark: it was hit.
     #[inline]
     pub fn touch(self) {
-        touch(&self.place.mark);
+        self.place.touch();
+    }
+
+    /// The entry that was seen, as its slot and a generation of that, for [`Writer::has`]. `None`: another state of it
+    /// is there by now, or another entry.
+    #[inline]
+    pub fn entry(self) -> Option<(Slot, u32)> {
+        let generation = self.place.generation();
+        self.place.holds(self.seen).then(|| (self.slot(), generation))
     }
 
     /// By which number the part's writer knows it.
@@ -185,6 +194,7 @@ impl<A: Keyed> Readers<A> {
             numbers: Numbers::new(),
             chunks: Vec::new(),
             len: 0,
+            generation: 0,
             due: Due::NONE,
         };
         (Readers(common.clone()), indexes.into_iter().enumerate().map(writer).collect())
@@ -308,20 +318,19 @@ impl<A: Keyed> Writer<A> {
     pub fn insert(&mut self, hash: u64, held: Held<A>, marked: bool) -> Result<Slot, Held<A>> {
         let slot = self.numbers.take();
         let at = slot as usize / CHUNK;
-        if self.chunks.len() <= at {
-            self.chunks.resize_with(at + 1, || None);
-        }
+        self.chunks.resize_with(self.chunks.len().max(at + 1), || None);
         let number = |place| (at * CHUNK + place) as Slot;
         let make = || Own::new(std::array::from_fn(|place| Place::empty(number(place))));
         let chunk: &Own<Chunk<A>> = self.chunks[at].get_or_insert_with(make);
         let place = &chunk[slot as usize % CHUNK];
-        let refused = match is_addressable(place) {
+        self.generation = self.generation.wrapping_add(1);
+        place.begin(self.generation);
+        let refused = match is_addressable(place) && slot < NUMBERS_MAX {
             true => place.put(held, marked).err(),
             false => Some(held),
         };
         let before = self.due.gone.len();
         let refused = refused.or_else(|| {
-            place.mark.store(0, Ordering::Relaxed);
             let root = &self.common.roots[self.part].0;
             match self.index.insert(root, (place, hash), false, &mut self.due.gone) {
                 Ok(()) => None,
@@ -416,13 +425,19 @@ impl<A: Keyed> Writer<A> {
     /// Counts a hit, up to what marks count.
     pub fn touch(&mut self, slot: Slot) {
         if let Some(place) = self.place(slot) {
-            touch(&place.mark);
+            place.touch();
         }
     }
 
     /// The hits since the last call.
     pub fn take_touches(&mut self, slot: Slot) -> u8 {
-        self.place(slot).map_or(0, |place| place.mark.swap(0, Ordering::Relaxed))
+        self.place(slot).map_or(0, Place::take_touches)
+    }
+
+    /// Whether the entry that a reader has found in this slot, of this generation, is still there.
+    pub fn has(&self, slot: Slot, generation: u32) -> bool {
+        let same = |place: &&Place<A>| place.generation() == generation || on(Fault::GenerationIgnored);
+        self.place(slot).filter(same).is_some_and(|place| place.look_locked(&self.index.leave).item().is_some())
     }
 
     /// Entries.

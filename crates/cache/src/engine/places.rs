@@ -18,6 +18,14 @@
 //! All zero is an empty place. A pointer stays a pointer (`map_addr`), so that a checker can follow it. Where addresses
 //! have 32 bits there is no room for a length, and all bytes are wrapped.
 //!
+//! # Generations
+//!
+//! A place is used for one key after the other. Its *generation* tells them apart, for readers that say only later
+//! which entry they have hit. It is stored, with release, after the word of the entry before was taken away, and before
+//! that of the newcomer is there. A reader asks for the generation (acquire) and looks at the word again. If the word
+//! is the one that it has seen, then the generation is that of the entry with this word. For a later generation comes
+//! behind the store that took the word away, and an earlier one is older than the word.
+//!
 //! # Why an item that was found is there
 //!
 //! * **A place owns its item** from the moment at which its word says so until another word takes its place. Then the
@@ -36,9 +44,10 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicPtr, AtomicU8, CHECKED, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU32, CHECKED, Ordering, fence};
 
 use super::boxed::{Entry, Leave};
+use super::marks::MARK_MAX;
 use super::numbers::CHUNK;
 use super::reclaim::Guard;
 use super::table::prefetch_at;
@@ -163,11 +172,20 @@ pub trait Keyed: Sized {
 /// A place, with the number of its entry.
 pub(super) struct Place<A> {
     word: AtomicPtr<()>,
-    number: u32,
-    /// Hits; see `marks.rs`.
-    pub mark: AtomicU8,
+    /// The number, above the hits ([`MARK`]). Where two store hits at once, both store the same number.
+    number: AtomicU32,
+    /// See the module.
+    generation: AtomicU32,
     owns: PhantomData<Held<A>>,
 }
+
+/// Hits; see `marks.rs`.
+const MARK: u32 = 0b11;
+const MARK_BITS: u32 = MARK.count_ones();
+const _: () = assert!(MARK_MAX as u32 <= MARK, "there is room for all marks");
+
+/// Numbers that a place can have.
+pub(super) const NUMBERS_MAX: u32 = 1 << (u32::BITS - MARK_BITS);
 
 // SAFETY: a place is to its item what a box or an `Arc` is, and hands out references to it: to many threads at once,
 // of which each may drop what it takes out by the writer.
@@ -229,13 +247,41 @@ unsafe fn held_of<A>(word: *mut ()) -> Option<Held<A>> {
 
 impl<A> Place<A> {
     pub fn empty(number: u32) -> Place<A> {
-        let word = AtomicPtr::new(ptr::null_mut());
-        Place { word, number, mark: AtomicU8::new(0), owns: PhantomData }
+        let (word, number) = (AtomicPtr::new(ptr::null_mut()), AtomicU32::new(number << MARK_BITS));
+        Place { word, number, generation: AtomicU32::new(0), owns: PhantomData }
     }
 
     /// The number of its entry.
     pub fn number(&self) -> u32 {
-        self.number
+        self.number.load(Ordering::Relaxed) >> MARK_BITS
+    }
+
+    /// A hit.
+    #[inline(always)]
+    pub fn touch(&self) {
+        let word = self.number.load(Ordering::Relaxed);
+        if word & MARK < u32::from(MARK_MAX) {
+            self.number.store(word + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The hits since the last call.
+    pub fn take_touches(&self) -> u8 {
+        let word = self.number.load(Ordering::Relaxed);
+        self.number.store(word & !MARK, Ordering::Relaxed);
+        (word & MARK) as u8
+    }
+
+    /// An entry of this generation comes in, which has no hits. The place is empty, and the caller its only writer.
+    pub fn begin(&self, generation: u32) {
+        self.take_touches();
+        let release = if on(Fault::GenerationUnordered) { Ordering::Relaxed } else { Ordering::Release };
+        self.generation.store(generation, release);
+    }
+
+    /// The generation of the entry that is there, or was there last.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
     }
 
     #[inline(always)]

@@ -243,7 +243,7 @@ impl Guard<'_> {
 
     /// A small number that no other thread has as long as the guard is there.
     #[inline]
-    pub(crate) fn place(&self) -> usize {
+    pub fn place(&self) -> usize {
         self.place.number()
     }
 }

@@ -186,7 +186,7 @@ pub type Slot = u32;
 pub struct Access {
     /// Hash of the key.
     pub hash: u64,
-    /// Where it is cached, if it is. The generation is always 0 until hits are reported late, through buffers.
+    /// Where it is cached, if it is, and 0: what is told late is told of the entry that was hit, or not at all.
     pub slot: Option<(Slot, u32)>,
     /// What was done.
     pub kind: AccessKind,

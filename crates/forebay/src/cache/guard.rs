@@ -1,7 +1,7 @@
-//! A partition's mutex, and what is beside all mutexes: the readers' side of the table, and what drops documents. To
-//! drop a large document takes as long as it has elements, so none is dropped while a mutex is held. What a partition
-//! gives up is retired when the mutex is not held any more, and dropped when no reader may see it. A very large
-//! document, or very many ([`GivenUp`]), are dropped by whatever the cache was told of
+//! A partition's mutex, the hits that wait for it, and what is beside all mutexes: the readers' side of the table, and
+//! what drops documents. To drop a large document takes as long as it has elements, so none is dropped while a mutex is
+//! held. What a partition gives up is retired when the mutex is not held any more, and dropped when no reader may see
+//! it. A very large document, or very many ([`GivenUp`]), are dropped by whatever the cache was told of
 //! ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
 
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,10 @@ use std::sync::{OnceLock, PoisonError};
 
 use forebay_cache::{Readers, Retired};
 
+use super::Alone;
+use super::hits::{Hit, Hits, Turns};
 use super::partition::Partition;
+use crate::mutation::{self, Fault};
 use crate::read::record::{Apart, Record};
 use crate::sync::{Mutex, MutexGuard, yield_now};
 use crate::value::{Kind, Value};
@@ -82,21 +85,82 @@ impl Beside {
 }
 
 /// A partition behind its mutex.
-pub(super) struct Guarded(Mutex<Partition>);
+pub(super) struct Guarded {
+    partition: Alone<Mutex<Partition>>,
+    /// There, if the policy hears of hits, and later than they are.
+    hits: Alone<Option<Hits>>,
+}
 
 impl Guarded {
-    pub(super) fn new(partition: Partition) -> Guarded {
-        Guarded(Mutex::new(partition))
+    pub(super) fn new(partition: Partition, hits: Option<Hits>) -> Guarded {
+        Guarded { partition: Alone(Mutex::new(partition)), hits: Alone(hits) }
     }
 
     /// A panic under the mutex is a bug in a policy; the partition is used as it is.
     pub(super) fn lock<'a>(&'a self, beside: &'a Beside) -> Guard<'a> {
-        Guard { partition: self.0.lock().unwrap_or_else(PoisonError::into_inner), later: Later { due: None, beside } }
+        let mut guard = self.lock_behind(beside);
+        self.catch_up(&mut guard);
+        guard
     }
 
     /// `None` if another thread holds it.
     pub(super) fn try_lock<'a>(&'a self, beside: &'a Beside) -> Option<Guard<'a>> {
-        self.0.try_lock().ok().map(|partition| Guard { partition, later: Later { due: None, beside } })
+        let mut guard = self.try_lock_behind(beside)?;
+        self.catch_up(&mut guard);
+        Some(guard)
+    }
+
+    /// The policy has not heard of the hits that wait.
+    fn lock_behind<'a>(&'a self, beside: &'a Beside) -> Guard<'a> {
+        mutation::locked();
+        let partition = self.partition.lock().unwrap_or_else(PoisonError::into_inner);
+        Guard { partition, later: Later { due: None, beside } }
+    }
+
+    fn try_lock_behind<'a>(&'a self, beside: &'a Beside) -> Option<Guard<'a>> {
+        mutation::locked();
+        let partition = self.partition.try_lock().ok()?;
+        Some(Guard { partition, later: Later { due: None, beside } })
+    }
+
+    fn catch_up(&self, guard: &mut Guard<'_>) {
+        if let Some(hits) = &*self.hits
+            && !mutation::on(Fault::VictimsBeforeHits)
+        {
+            hits.drain(|hit| guard.hear(&hit));
+        }
+    }
+
+    /// Has the policy told of a hit when the mutex is taken next. If there is no room for it, it is told now of those
+    /// that wait.
+    #[inline]
+    pub(super) fn tell_later(&self, hit: Hit, turns: &Turns, thread: usize, beside: &Beside) {
+        if let Some(hits) = &*self.hits
+            && hits.leave(hit, turns, thread).is_err()
+        {
+            self.make_room(hits, beside, || hits.leave(hit, turns, thread).is_ok());
+        }
+    }
+
+    /// Until `left`, or until the policy goes without.
+    #[inline(never)]
+    fn make_room(&self, hits: &Hits, beside: &Beside, left: impl Fn() -> bool) {
+        loop {
+            let guard = if hits.every { Some(self.lock_behind(beside)) } else { self.try_lock_behind(beside) };
+            let Some(mut guard) = guard else { return };
+            hits.drain(|hit| guard.hear(&hit));
+            if left() || !hits.every {
+                return;
+            }
+            // Another thread has been stopped while it left a note: what is behind that waits with it.
+            drop(guard);
+            yield_now();
+        }
+    }
+
+    /// What the buffers of hits take.
+    pub(super) fn hits_bytes(&self) -> usize {
+        self.hits.as_ref().map_or(0, Hits::bytes)
     }
 }
 

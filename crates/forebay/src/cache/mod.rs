@@ -19,6 +19,7 @@
 mod budget;
 mod fence;
 mod guard;
+mod hits;
 mod lent;
 mod likeness;
 mod options;
@@ -56,6 +57,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::version::Version;
 use forebay_cache::Readers;
 use guard::{Beside, Guard, Guarded};
+use hits::{Hits, Turns};
 use partition::Partition;
 use smallvec::SmallVec;
 use transactions::Following;
@@ -90,6 +92,8 @@ struct Inner {
     settings: Settings,
     next_fill: Alone<AtomicU64>,
     following: Following,
+    /// There, if the policy hears of hits, and later than they are.
+    turns: Option<Turns>,
     /// Hits and misses when the counted figures were set back.
     counted_before: Mutex<(u64, u64)>,
 }
@@ -126,9 +130,10 @@ impl Cache {
         let settings = Settings { unit: Unit::Bytes, capacity, values };
         let learned = (options.policy.learned)(&settings);
         let (readers, writers) = Readers::new(partitions);
+        let wait = hits::wait(options.policy, &*learned);
         let partition = |entries| {
             let order = (options.policy.order)(&settings, learned.clone());
-            Guarded::new(Partition::new(entries, options.policy, order))
+            Guarded::new(Partition::new(entries, options.policy, order), wait.then(|| Hits::of(options.policy)))
         };
         let deferred_max = (options.budget_bytes / DEFERRED_SHARE).max(DEFERRED_BYTES_MIN);
         let cache = Cache {
@@ -144,6 +149,7 @@ impl Cache {
                 settings,
                 next_fill: Alone(AtomicU64::new(0)),
                 following: Following::default(),
+                turns: wait.then(Turns::new),
                 counted_before: Mutex::new((0, 0)),
             }),
         };

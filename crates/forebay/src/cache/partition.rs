@@ -7,6 +7,7 @@ use forebay_cache::Writer;
 use futures_channel::oneshot;
 
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
+use super::hits::Hit;
 use super::{Cache, CacheStats, Context, ENTRY_OVERHEAD_BYTES, Watcher};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
@@ -110,6 +111,16 @@ impl Partition {
                 let access = self.access(hash, Some(slot), context, AccessKind::Read, size);
                 self.order.access(slot, &access);
             }
+        }
+    }
+
+    /// A hit that has waited, unless its entry has left since.
+    pub(super) fn hear(&mut self, hit: &Hit) {
+        let there = self.entries.has(hit.slot, hit.generation);
+        let same = |view: View<'_>| view.key().hash64() == hit.hash;
+        debug_assert!(!there || self.view(hit.slot).is_some_and(same), "it is told of the entry that was hit");
+        if there || mutation::on(Fault::HeardOfAnother) {
+            self.touch(hit.slot, hit.hash, &hit.context());
         }
     }
 

@@ -1,14 +1,14 @@
-//! Reads. They take no lock, unless each hit has to be told in order: to a policy that does not go by marks, or to a
-//! watcher. The proof is in `docs/guarantees.md`, D.
+//! Reads. They take no lock, unless each hit has to be told at once: to a policy that follows transactions, or to a
+//! watcher. The proof is in `docs/guarantees.md`, D. To a policy that hears of hits later they leave notes (`hits.rs`).
 
 use forebay_cache::{Sight, Sighted};
 use smallvec::SmallVec;
 
 use super::guard::Guard;
+use super::hits::{Hit, Turns};
 use super::{Cache, Context, Inner};
 use crate::key::KeyRef;
 use crate::mutation::{self, Fault};
-use crate::policy::Hits;
 use crate::read::Read;
 use crate::read::record::{Apart, View};
 use crate::sync::{Ordering, fence};
@@ -83,7 +83,7 @@ impl Cache {
 
     /// Counts the hit of a look that held.
     pub fn touch(&self, hash: u64, word: Word<'_>, context: &Context, reading: &Reading<'_>) {
-        let partition = self.inner.hears_hits().then(|| self.inner.partition_of(hash));
+        let partition = self.inner.following.anybody().then(|| self.inner.partition_of(hash));
         match partition {
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             Some(_) if !word.0.holds() => self.inner.beside.readers.count(true, &reading.0),
@@ -108,12 +108,6 @@ impl Cache {
 }
 
 impl Inner {
-    /// Whether somebody has to hear of each hit, in order: hits take the lock of their partition then.
-    #[inline]
-    fn hears_hits(&self) -> bool {
-        self.policy.hits != Hits::Marks || self.following.anybody()
-    }
-
     #[inline]
     fn find<'g>(&'g self, hash: u64, key: KeyRef<'_>, reading: &'g Reading<'_>) -> Option<Sighted<'g, Apart>> {
         self.beside.readers.look((self.index(hash), hash), &reading.0, |item| View::from(item).key() == key)
@@ -128,7 +122,7 @@ impl Inner {
         context: &Context,
         may: impl Fn(Sight<'_, Apart>) -> bool,
     ) -> Option<Read> {
-        let partition = self.hears_hits().then(|| self.partition_of(hash));
+        let partition = self.following.anybody().then(|| self.partition_of(hash));
         let reading = Reading(self.beside.readers.pin());
         let found = self.find(hash, key, &reading).filter(|found| may(found.sight))?;
         let read = View::from(found.item).read();
@@ -136,7 +130,7 @@ impl Inner {
         Some(read)
     }
 
-    /// Counts a hit. `partition` is there if somebody hears of it.
+    /// Counts a hit. `partition` is there if somebody hears of it at once.
     #[inline]
     fn hit(
         &self,
@@ -147,9 +141,25 @@ impl Inner {
         reading: &Reading<'_>,
     ) {
         self.beside.readers.count(true, &reading.0);
-        match partition {
-            Some(mut partition) => partition.touch(sight.slot(), hash, context),
-            None => sight.touch(),
+        match (partition, &self.turns) {
+            (Some(mut partition), _) => partition.touch(sight.slot(), hash, context),
+            (None, Some(turns)) => self.hear(turns, hash, sight, context, reading),
+            (None, None) => sight.touch(),
+        }
+    }
+
+    /// Has the policy told of a hit: later, if its note has room for the context.
+    fn hear(&self, turns: &Turns, hash: u64, sight: Sight<'_, Apart>, context: &Context, reading: &Reading<'_>) {
+        let partition = &self.partitions[self.index(hash)];
+        // Another value is there by now, or nothing: the policy hears of that.
+        let Some((slot, generation)) = sight.entry() else { return };
+        mutation::meanwhile();
+        if let Some(hit) = Hit::new((slot, generation), hash, context) {
+            return partition.tell_later(hit, turns, reading.0.place(), &self.beside);
+        }
+        let mut partition = partition.lock(&self.beside);
+        if partition.entries.has(slot, generation) {
+            partition.touch(slot, hash, context);
         }
     }
 }

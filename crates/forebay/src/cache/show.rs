@@ -24,6 +24,12 @@ impl Cache {
         self.inner.partition(key).explain_absent(key)
     }
 
+    /// What the hits take that wait for the policy to hear of them. It is not charged to the budget.
+    pub fn hits_waiting_bytes(&self) -> usize {
+        let of_partitions: usize = self.inner.partitions.iter().map(|partition| partition.hits_bytes()).sum();
+        of_partitions + self.inner.turns.as_ref().map_or(0, |turns| turns.bytes())
+    }
+
     /// Figures over all partitions.
     pub fn stats(&self) -> CacheStats {
         let (hits, misses) = self.inner.counted();

@@ -101,6 +101,7 @@ fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
         number("rejections", stats.rejections),
         number("fills_ended", stats.fills_ended),
         number("followers", stats.followers),
+        number("hits_waiting_bytes", engine.cache().hits_waiting_bytes() as u64),
     ];
     if let Some(outside) = engine.store().figures().and_then(|figures| figures.outside) {
         figures.push((text("outside_by"), text(outside.by)));

@@ -132,7 +132,7 @@ struct Writers<T> {
 
 /// What waits to be told to the order of a shard.
 struct Hits {
-    buffers: Buffers,
+    buffers: Buffers<1>,
     /// None is left out.
     every: bool,
 }
@@ -282,11 +282,11 @@ impl<T> Pointers<T> {
         let shard = self.shard(record.hash);
         let Some(hits) = &shard.writers.0.hits else { return };
         let slot = record.slot.load(Ordering::Relaxed);
-        let note = u64::from(slot + 1) << 32 | u64::from(record.hash as u32);
+        let note = [u64::from(slot + 1) << 32 | u64::from(record.hash as u32)];
         while hits.buffers.push(guard.place(), note) == Err(Full) {
             if !hits.every {
                 if let Ok(mut guarded) = shard.writers.0.guarded.try_lock() {
-                    hits.buffers.drain(|note| guarded.hear(note));
+                    hits.buffers.drain(|[note]| guarded.hear(note));
                     let _ = hits.buffers.push(guard.place(), note);
                 }
                 return;
@@ -444,7 +444,7 @@ impl<T> Shard<T> {
     fn lock(&self) -> MutexGuard<'_, Guarded<T>> {
         let mut guarded = self.writers.0.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(hits) = &self.writers.0.hits {
-            hits.buffers.drain(|note| guarded.hear(note));
+            hits.buffers.drain(|[note]| guarded.hear(note));
         }
         guarded
     }

@@ -93,17 +93,26 @@ struct Both {
     readers: Readers<Counted>,
     writer: Writer<Counted>,
     model: BTreeMap<u64, Known>,
+    /// Entries that have left: slots with generations.
+    left: Vec<(u32, u32)>,
     there: Arc<()>,
 }
 
 impl Both {
     fn new() -> Both {
         let (readers, mut writers) = Readers::new(1);
-        Both { readers, writer: writers.remove(0), model: BTreeMap::new(), there: Arc::new(()) }
+        let (model, left) = (BTreeMap::new(), Vec::new());
+        Both { readers, writer: writers.remove(0), model, left, there: Arc::new(()) }
+    }
+
+    /// What a reader may say later of an entry that is there.
+    fn entry(readers: &Readers<Counted>, key: u64) -> Option<(u32, u32)> {
+        let guard = readers.pin();
+        readers.look((0, hash(key)), &guard, |item| pair(item).0 == key)?.sight.entry()
     }
 
     fn step(&mut self, value: u64, step: Step) {
-        let Both { readers, writer, model, there } = self;
+        let Both { readers, writer, model, left, there } = self;
         match step {
             Step::Put { key, len, marked } => {
                 let held = held(key, value, len, there);
@@ -124,6 +133,7 @@ impl Both {
             }
             Step::Remove(key) => {
                 if let Some(Known { slot, .. }) = model.remove(&key) {
+                    left.extend(Both::entry(readers, key));
                     assert!(writer.remove(slot, hash(key), 1));
                     assert!(!writer.remove(slot, hash(key), 1), "once");
                 }
@@ -151,6 +161,7 @@ impl Both {
             }
             Step::Clear => {
                 for (key, known) in std::mem::take(model) {
+                    left.extend(Both::entry(readers, key));
                     assert!(writer.remove(known.slot, hash(key), 1));
                 }
                 writer.begin_anew();
@@ -161,14 +172,16 @@ impl Both {
     }
 
     fn compare(self) {
-        let Both { readers, mut writer, model, there } = self;
+        let Both { readers, mut writer, model, left, there } = self;
         writer.validate();
+        assert!(left.iter().all(|&(slot, generation)| !writer.has(slot, generation)), "what has left is no other");
         let guard = readers.pin();
         let look = |key| readers.look((0, hash(key)), &guard, |item| pair(item).0 == key);
         for (&key, &Known { slot, value, marked, touches }) in &model {
             let found = look(key).expect("it is in");
             assert_eq!((pair(found.item), found.sight.is_marked()), ((key, value), marked));
             assert_eq!((found.sight.slot(), found.sight.holds()), (slot, !marked));
+            assert!(found.sight.entry().is_some_and(|(of, generation)| of == slot && writer.has(slot, generation)));
             assert_eq!(writer.get(slot).map(pair), Some((key, value)));
             assert_eq!(writer.take_touches(slot), touches);
         }

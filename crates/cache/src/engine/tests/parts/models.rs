@@ -4,6 +4,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
+use super::super::super::buffers::Buffers;
 use super::super::super::parts::{Readers, Sighted, Writer};
 use super::super::super::places::{Held, Item, Keyed};
 use super::super::super::reclaim::{Guard, place};
@@ -228,6 +229,36 @@ fn published(there: &[u64], evicted: bool) {
     assert_eq!((cache.get(1), cache.get(2)), (Some(11), Some(12)));
 }
 
+/// A reader says later which entry it has hit. What it says is told of that entry, or of none.
+fn told_later() {
+    // Nothing is retired meanwhile: the collector's fence would stand for the generation's order.
+    let (cache, buffers) = (Cache::with(2, &[1]), Arc::new(Buffers::<2>::new(1)));
+    let leaves = buffers.clone();
+    let reader = reader(&cache, move |cache| {
+        let guard = cache.readers.pin();
+        let entry = cache.look(1, &guard).and_then(|found| found.sight.entry());
+        if let Some((slot, generation)) = entry {
+            let left = leaves.push(guard.place(), [u64::from(slot) + 1, u64::from(generation)]);
+            assert!(left.is_ok(), "it is the first");
+        }
+    });
+    let tell = || {
+        cache.write(1, |writer| {
+            buffers.drain(|[slot, generation]| {
+                let slot = slot as u32 - 1;
+                if writer.has(slot, generation as u32) {
+                    assert_eq!(writer.get(slot).map(|item| pair(item).0), Some(1), "the entry that was hit");
+                }
+            });
+        });
+    };
+    cache.remove(1);
+    cache.put(3, 3, false);
+    tell();
+    reader.join().expect("it does not panic");
+    tell();
+}
+
 const MODELS: &[(&str, fn())] = &[
     ("replaced", replaced),
     ("reused, the old", || reused(1)),
@@ -235,6 +266,7 @@ const MODELS: &[(&str, fn())] = &[
     ("grown", grown),
     ("given back", given_back),
     ("looked at twice", looked_at_twice),
+    ("told later", told_later),
     ("published", || published(&[1, 2], false)),
     ("published, one is not in", || published(&[2], false)),
     ("published, one is evicted before", || published(&[1, 2], true)),
@@ -257,6 +289,8 @@ fn gate() {
         Fault::HalvesNamedEmpty,
         Fault::PublishedUnmarked,
         Fault::UnmarkedEarly,
+        Fault::GenerationUnordered,
+        Fault::GenerationIgnored,
     ] {
         let finders = finders(MODELS, fault);
         println!("{fault:?}: {finders:?}");
