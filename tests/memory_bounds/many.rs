@@ -65,3 +65,33 @@ fn clients_with_small_transactions() {
     server.stayed_below(PROMISED + 24 * MIB);
     drop(clients);
 }
+
+/// Each asks for all keys, with a pattern that takes much, and reads nothing.
+#[test]
+fn clients_that_ask_for_all_keys() {
+    const KEYS: usize = 5_000;
+    let server = Server::start("60 clients with KEYS of 1 MB that nobody reads");
+    let mut client = server.connect();
+    for from in (0..KEYS).step_by(500) {
+        let pairs = (from..from + 500).flat_map(|number| [format!("{number:0200}"), String::new()]);
+        let command: Vec<String> = std::iter::once("MSET".to_owned()).chain(pairs).collect();
+        assert_eq!(client.call(&command), Reply::Simple("OK".into()));
+    }
+    let all = connected(&server, 60);
+    all.iter().for_each(|mut stream| stream.write_all(b"KEYS *\r\n").expect("it is taken"));
+    let some = connected(&server, 60);
+    some.iter().for_each(|mut stream| stream.write_all(b"SCAN 0 COUNT 100000\r\n").expect("it is taken"));
+    std::thread::sleep(Duration::from_secs(2));
+    server.stayed_below(PROMISED);
+    drop((all, some));
+
+    let server = Server::start("100 clients with KEYS of a long pattern");
+    let pattern = format!("{}b", "*a".repeat(60_000));
+    let mut out = bytes::BytesMut::new();
+    forebay_protocol::encode_command(&mut out, &["KEYS", &pattern]);
+    let clients = connected(&server, 100);
+    clients.iter().for_each(|mut stream| stream.write_all(&out).expect("it is taken"));
+    std::thread::sleep(Duration::from_secs(1));
+    server.stayed_below(PROMISED);
+    drop(clients);
+}

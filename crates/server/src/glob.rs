@@ -10,6 +10,9 @@ use memchr::memmem::Finder;
 /// Bytes of a pattern of a client.
 pub const PATTERN_BYTES_MAX: usize = 128 << 10;
 
+/// Bytes of a pattern that is read for many clients at a time; longer ones are read one at a time.
+pub const PATTERN_BYTES_SHORT: usize = 1 << 10;
+
 /// Bytes of a text that are searched for a literal between two counts of work.
 const WINDOW_BYTES: usize = 64 << 10;
 

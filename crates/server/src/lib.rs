@@ -40,6 +40,7 @@ mod stop;
 mod strangers;
 pub mod tally;
 pub mod tls;
+pub mod walks;
 
 pub use access::Access;
 pub use http::Http;

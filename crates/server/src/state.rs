@@ -29,6 +29,7 @@ pub use crate::stop::Stop;
 use crate::strangers::Strangers;
 use crate::tally::Tally;
 use crate::tls::Tls;
+use crate::walks::Walks;
 
 /// What a server is made with.
 pub struct ServerOptions {
@@ -114,6 +115,8 @@ pub struct Shared {
     pub pause: Pause,
     /// Where SCANs stand.
     pub cursors: Cursors,
+    /// KEYS and large SCANs, of which one runs at a time.
+    pub walks: Walks,
     /// Where graphs of transaction types are read from, if they are.
     pub graphs_path: OnceLock<PathBuf>,
     /// CACHE TRACE.
@@ -447,6 +450,7 @@ impl Shared {
             latency: Latency::default(),
             pause: Pause::default(),
             cursors: Cursors::default(),
+            walks: Walks::default(),
             graphs_path: OnceLock::new(),
             recorder: Arc::new(Recorder::new(options.trace_dir)),
             modes,

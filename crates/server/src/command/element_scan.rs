@@ -158,6 +158,7 @@ pub async fn compare(command: &Command, frame: Frame<'_>, reply: Reply, mut turn
     let pattern = options.rev().find(|(option, _)| option.eq_ignore_ascii_case(b"match"));
     let (Some((_, pattern)), Reply::Array(mut parts)) = (pattern, reply) else { return Reply::error(errors::SYNTAX) };
     let Some(Reply::Array(elements)) = parts.pop() else { return Reply::error(errors::SYNTAX) };
+    let _walk = turns.walk(pattern).await;
     let (glob, size) = (Glob::new(pattern), if command.name == "hscan" { 2 } else { 1 });
     let mut fitting = Vec::new();
     let mut elements = elements.into_iter();

@@ -53,7 +53,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::None,
         run: Run::Engine(|session, frame| Box::pin(answered(scan(session, frame)))),
-        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads],
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads, Flag::Again],
     },
     Command {
         name: "keys",
@@ -63,7 +63,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::None,
         run: Run::Engine(|session, frame| Box::pin(answered(keys(session, frame)))),
-        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads, Flag::Dangerous],
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads, Flag::Dangerous, Flag::Again],
     },
     Command {
         name: "randomkey",
@@ -248,6 +248,10 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
         },
     };
     let mut turns = Turns::new(session);
+    let _walk = match options.count > PAGE_KEYS {
+        true => Some(shared.walks.begin().await),
+        false => turns.walk(options.pattern.unwrap_or_default()).await,
+    };
     let (mut keys, last) = step(session, after, options.count, &mut turns).await?;
     if let Some(pattern) = options.pattern {
         keys = matching(&Glob::new(pattern), keys, &mut turns).await?;
@@ -278,9 +282,10 @@ async fn matching(glob: &Glob, keys: Vec<Key>, turns: &mut Turns) -> Result<Vec<
 }
 
 async fn keys(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
-    let glob = Glob::new(checked_pattern(frame.arg(1))?);
-    let mut turns = Turns::new(session);
+    let pattern = checked_pattern(frame.arg(1))?;
     own_writes(session).await;
+    let _walk = session.shared.walks.begin().await;
+    let (glob, mut turns) = (Glob::new(pattern), Turns::new(session));
     let mut found = Vec::new();
     let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     let mut after = None;

@@ -9,9 +9,10 @@ use forebay::txn::Ahead;
 use forebay_protocol::{Frame, Reply};
 
 use super::{Queue, Session, WIDE_ARGS, WIDE_BYTES};
-use crate::command::{Command, Effect};
-use crate::glob::{Glob, Search};
+use crate::command::{Command, Effect, Flag};
+use crate::glob::{Glob, PATTERN_BYTES_SHORT, Search};
 use crate::state::{Client, Shared};
+use crate::walks::Walk;
 
 /// Work after which others have their turn.
 const WORK_PER_TURN: usize = 1 << 17;
@@ -34,6 +35,14 @@ impl Turns {
     pub fn new(session: &Session) -> Turns {
         let (shared, client) = (session.shared.clone(), session.client.clone());
         Turns { shared, client, left: WORK_PER_TURN, after_end: 0 }
+    }
+
+    /// Waits for the turn to read `pattern`, if it is long.
+    pub async fn walk(&self, pattern: &[u8]) -> Option<Walk> {
+        match pattern.len() > PATTERN_BYTES_SHORT {
+            true => Some(self.shared.walks.begin().await),
+            false => None,
+        }
     }
 
     /// Counts work that was done.
@@ -116,7 +125,8 @@ impl Session {
     /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it. In
     /// TXN its documents are kept in any case.
     pub(super) fn forgets(&mut self, command: &Command, frame: Frame<'_>) -> bool {
-        let reads = command.effect(frame) == Some(Effect::Read) && !self.open.is_open();
+        let again = command.effect(frame) == Some(Effect::Read) || command.is(Flag::Again);
+        let reads = again && !self.open.is_open();
         if reads {
             (self.committing, self.turn) = (None, None);
         }
