@@ -94,7 +94,8 @@ fn a_kill_leaves_the_last_file_whole() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    written(KEYS as u64 * 10);
+    // All of them are in it.
+    written((0..KEYS).map(|number| 6 + name(number).len() as u64).sum());
     for round in 1..=6 {
         // Hits, so that there is something to write.
         for _ in 0..round {

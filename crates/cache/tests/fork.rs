@@ -38,7 +38,7 @@ fn work(cache: &Cache<u64, u64>, mark: u64) {
         match key % 5 {
             0 => drop(cache.insert(key, mark)),
             1 => drop(cache.remove(&key)),
-            2 => assert_eq!(cache.get_with(KEYS + key, || mark), Ok(mark)),
+            2 => assert!(matches!(cache.get_with(KEYS + key, || mark), Ok(1..=3))),
             3 => drop(cache.insert_tagged(key, mark, &["tag"])),
             _ => drop(cache.get(&key)),
         }

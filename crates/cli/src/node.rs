@@ -140,8 +140,7 @@ impl Node {
             tracing::debug!(%error, "ids that clients gave before the start are not known yet");
         }
         let http = http.map(|address| Http::bind(address, &settings.http_hosts, shared.clone())).transpose()?;
-        let every = Duration::from_millis(settings.warm_every_ms);
-        let warm = warm.map(|file| Warm::new(file, every, shared.engine.clone()));
+        let warm = warm.map(|file| Warm::new(file, settings.warm_every_ms, shared.engine.clone()));
         Ok(Node { server, http, shared, gate, warm })
     }
 

@@ -29,9 +29,9 @@ pub fn open(settings: &Settings) -> Result<Option<Arc<WarmFile>>, CommandError> 
 }
 
 impl Warm {
-    /// Of this engine, written so often.
-    pub fn new(file: Arc<WarmFile>, every: Duration, engine: Engine) -> Arc<Warm> {
-        Arc::new(Warm { file, every, engine, has_read: AtomicBool::new(false) })
+    /// Of this engine, written after each pause of so many ms.
+    pub fn new(file: Arc<WarmFile>, every_ms: u64, engine: Engine) -> Arc<Warm> {
+        Arc::new(Warm { file, every: Duration::from_millis(every_ms), engine, has_read: AtomicBool::new(false) })
     }
 
     fn path(&self) -> impl std::fmt::Display + '_ {

@@ -177,7 +177,7 @@ impl Engine {
 
     /// Reads all of `left`, one after the other if `alone`; false once the cache is full.
     async fn read_some(&self, left: &mut Vec<NamedKey>, mut alone: bool, warmed: &mut Warmed) -> Result<bool, Away> {
-        let inner = &self.inner;
+        let (inner, mut is_second) = (&self.inner, false);
         loop {
             let mut fills = Vec::new();
             left.retain(|(key, _)| {
@@ -224,11 +224,18 @@ impl Engine {
             // Others may wait for what follows: nobody waits for the rest of the fills.
             fills.truncate(count);
             fills.iter().zip(&reads).for_each(|(fill, read)| _ = fill.fetched(read));
+            let mut overtaken = Vec::new();
             for ((named, fill), read) in left.drain(..count).zip(fills).zip(&reads) {
-                if !self.take_in(&named, fill, read, asked, warmed).await {
-                    return Ok(false);
+                match self.take_in(&named, fill, read, asked, warmed).await {
+                    Some(Resumed::Full) => return Ok(false),
+                    // Perhaps all that was cached has left: a store that is back was opened anew.
+                    Some(Resumed::Overtaken) if !is_second => overtaken.push(named),
+                    Some(Resumed::Overtaken | Resumed::KeptOut) => warmed.passed += 1,
+                    Some(Resumed::Cached) | None => {}
                 }
             }
+            is_second |= !overtaken.is_empty();
+            left.append(&mut overtaken);
         }
     }
 
@@ -243,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// Puts what was read in; false if the cache is full.
+    /// Puts what was read in; what became of it, unless that is counted.
     async fn take_in(
         &self,
         (key, standing): &NamedKey,
@@ -251,28 +258,25 @@ impl Engine {
         read: &Read,
         asked: Duration,
         warmed: &mut Warmed,
-    ) -> bool {
+    ) -> Option<Resumed> {
         let now_ms = self.inner.runtime.now_ms();
         let is_gone = read.value.as_ref().map_or(!standing.absent, |value| value.expired(now_ms));
         if is_gone {
             warmed.gone += 1;
-            return true;
+            return None;
         }
         let mut holder = self.begin_beside();
         if holder.lock_beside(key).await.is_err() && !mutation::on(Fault::ResumedUnlocked) {
             warmed.passed += 1;
-            return true;
+            return None;
         }
         self.inner.was_current(key, asked);
-        match fill.resume(read, *standing) {
-            Resumed::Cached => {
-                warmed.documents += 1;
-                self.inner.warming.documents.fetch_add(1, Ordering::Relaxed);
-            }
-            Resumed::KeptOut | Resumed::Overtaken => warmed.passed += 1,
-            Resumed::Full => return false,
+        let resumed = fill.resume(read, *standing);
+        if resumed == Resumed::Cached {
+            warmed.documents += 1;
+            self.inner.warming.documents.fetch_add(1, Ordering::Relaxed);
         }
-        true
+        Some(resumed)
     }
 
     /// A transaction that waits for no lock.

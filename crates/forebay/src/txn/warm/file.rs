@@ -40,7 +40,7 @@ const BLOCK_BYTES_MAX: u32 = 1 << 18;
 const GHOSTS_AT_ONCE: usize = 1 << 14;
 
 /// Keys of a partition that are looked at together, and stand together.
-const STEP: usize = 128;
+const STEP: usize = 16;
 
 /// Why nothing is known of what was cached.
 #[derive(Debug, Error)]
