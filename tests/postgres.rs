@@ -7,6 +7,8 @@ mod deletions;
 mod outside;
 #[path = "common/postgres.rs"]
 mod postgres;
+#[path = "postgres/warm.rs"]
+mod warm;
 #[path = "postgres/wide.rs"]
 mod wide;
 

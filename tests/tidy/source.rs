@@ -31,6 +31,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/cache/src/engine/table.rs",
     "crates/cache/src/engine/tags.rs",
     "crates/cache/tests/allocations.rs",
+    "crates/cache/tests/fork.rs",
     "bench/engine/src/memory.rs",
     "bindings/c/",
 ];

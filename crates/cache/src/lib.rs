@@ -46,6 +46,8 @@ pub use engine::{
     Ahead, Buffers, CAPACITY_MAX, Cause, Found, Full, Guard, Held, Inline, Item, Keyed, NoRoom, PINS_MAX, Packed,
     Plain, Pointers, Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
 };
+#[doc(hidden)]
+pub use local::{BlockReader, BlockWriter, NoBlock};
 pub use local::{
     Builder, COMPUTE_TRIES_MAX, Cache, Clock, Computed, Damage, Guarded, Hashing, Iter, Lifetime, LoadError, Loaded,
     Op, OwnKey, Portable, Saved, SnapshotError, Statistics, StillPinned, TAG_WEIGHT, TAGS_MAX, Tags, memoize,

@@ -1,8 +1,8 @@
-//! Faults that tests put back on purpose, one for each rule of the table's protocol: the models are worth their time
-//! only while they find every one of them (`gate` in `engine/tests/models.rs`). Outside of tests no fault is ever on,
-//! and the compiler drops what asks.
+//! Faults that tests put back on purpose, one for each rule: models and tests are worth their time only while they find
+//! every one of them. The gates are `gate` in `engine/tests` for the table's protocol, and `local/tests/gate.rs`.
+//! Outside of tests no fault is ever on, and the compiler drops what asks.
 
-/// A rule of the table left out.
+/// A rule left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A writer leaves the sequence even while it is inside a group.
@@ -45,8 +45,25 @@ pub(crate) enum Fault {
     GenerationUnordered,
     /// What is said of an entry that has left is taken for the next one of its slot.
     GenerationIgnored,
+    /// A reader of several keys does not order its first looks before its second ones.
+    #[cfg(all(test, feature = "loom"))]
+    LooksUnfenced,
     /// Every address is taken for one that does not fit into a word.
     AddressTooWide,
+    /// A pinned entry stays in the order of eviction.
+    PinnedInOrder,
+    /// An entry that is not pinned any more does not come back into the order.
+    UnpinLost,
+    /// The tags of a value are noted before those of the value that it replaces are taken away.
+    TaggedBeforeUntagged,
+    /// An entry that comes in while its shard has others of its tag is not noted.
+    InsertedUntagged,
+    /// What is loaded while a tag is invalidated is stored.
+    LoadOutlivesTag,
+    /// A snapshot writes an entry's value under the next key.
+    ValueUnderAnother,
+    /// A block is taken as it is, whatever its checksum says.
+    ChecksumIgnored,
 }
 
 #[cfg(test)]

@@ -133,6 +133,14 @@ pub enum CommandError {
         /// What the machine says.
         error: std::io::Error,
     },
+    /// What is cached can't be written.
+    #[error("can't use {file} as the warm file: {error}; check --warm-file", file = file.display())]
+    WarmFile {
+        /// Which file.
+        file: PathBuf,
+        /// What the machine says.
+        error: std::io::Error,
+    },
     /// The demo has no room on the disk.
     #[error("can't make a temporary folder: {0}; set TMPDIR to a folder that can be written")]
     TemporaryFolder(std::io::Error),

@@ -36,6 +36,7 @@ mod store;
 mod trace;
 #[cfg(feature = "lab")]
 mod unfinished;
+mod warm;
 #[cfg(feature = "lab")]
 mod workload;
 

@@ -20,6 +20,7 @@ use crate::error::CommandError;
 #[cfg(feature = "postgres")]
 use crate::settings::OnOutage;
 use crate::settings::{Settings, StoreChoice};
+use crate::warm::{self, Warm};
 
 /// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
 /// file's pages as well, in memory that nobody else asks for; documents are worth more here.
@@ -45,6 +46,8 @@ pub struct Node {
     pub shared: Arc<Shared>,
     /// The gate before a database.
     gate: Option<Gate>,
+    /// Where the keys are that are cached.
+    warm: Option<Arc<Warm>>,
 }
 
 /// Threads that wait for the disk, one for so many bytes of the memory: with its stack and the allocator's cache of it
@@ -79,6 +82,7 @@ impl Node {
         if let Some(path) = &settings.graphs {
             forebay_server::check_graphs(path, &settings.policy).map_err(CommandError::Usage)?;
         }
+        let warm = warm::open(settings)?;
         // What may refuse the start comes before the store, which is made if it is not there, or taken from its owner.
         let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
         let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
@@ -136,7 +140,8 @@ impl Node {
             tracing::debug!(%error, "ids that clients gave before the start are not known yet");
         }
         let http = http.map(|address| Http::bind(address, &settings.http_hosts, shared.clone())).transpose()?;
-        Ok(Node { server, http, shared, gate })
+        let warm = warm.map(|file| Warm::new(file, settings.warm_every_ms, shared.engine.clone()));
+        Ok(Node { server, http, shared, gate, warm })
     }
 
     /// Serves until it is stopped, then waits until the store has all that it was given.
@@ -144,13 +149,23 @@ impl Node {
         if let Some(http) = self.http {
             tokio::spawn(http.run());
         }
+        self.warm.iter().for_each(Warm::start);
         self.server.run().await;
-        if let Some(gate) = &self.gate {
+        let ended = Node::end(&self.shared, self.gate).await;
+        // What was written comes first.
+        if let Some(warm) = &self.warm {
+            warm.end().await;
+        }
+        ended
+    }
+
+    async fn end(shared: &Shared, gate: Option<Gate>) -> Result<(), CommandError> {
+        if let Some(gate) = &gate {
             gate.carry_over(WRITTEN_BACK_MAX).await;
         }
-        let flushed = self.shared.engine.store().flush().await;
+        let flushed = shared.engine.store().flush().await;
         flushed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))?;
-        match self.gate {
+        match gate {
             Some(gate) => {
                 let waiting = gate.state().amount.transactions;
                 if waiting > 0 {

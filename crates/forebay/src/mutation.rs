@@ -28,6 +28,12 @@ pub enum Fault {
     TurnAwaitedWithFills,
     /// A fill begins beside what is cached.
     FillBesideEntry,
+    /// What is read again at a warm start is put in under a fill that was begun when it had been read.
+    ResumedByLateFill,
+    /// It is put in without a lock.
+    ResumedUnlocked,
+    /// It stands behind what clients have read since the start.
+    ResumedAsNew,
     /// What is cached may be older than what WATCH remembers.
     WatchedUnshown,
     /// In an outage a document that was read, and then written for that, is merged with what others have written to it.

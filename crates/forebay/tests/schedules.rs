@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::cache::{CacheOptions, Context};
+use forebay::cache::{CacheOptions, Context, Standing};
 use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::simulated::{Ended, Simulation};
@@ -183,6 +183,39 @@ fn read_two_keys(commits: Commits) {
     };
     writer.join().unwrap();
     reader.join().unwrap();
+    world.engine.validate();
+}
+
+/// Documents are read again for a warm cache, beside commits to them and reads of both.
+#[test]
+fn a_warm_start_shows_no_half_of_a_commit() {
+    check(read_again_beside_commits);
+}
+
+fn read_again_beside_commits() {
+    let world = world(Commits::AtOnce, 2, 1 << 20);
+    world.increment(2);
+    let writer = {
+        let world = world.clone();
+        shuttle::thread::spawn(move || world.increment(2))
+    };
+    let warming = {
+        let world = world.clone();
+        shuttle::thread::spawn(move || {
+            for key in &world.keys[..2] {
+                world.engine.cache().remove(key);
+                let named = vec![(key.clone(), Standing::default())];
+                shuttle::future::block_on(world.engine.resume(named));
+            }
+        })
+    };
+    for order in [[0, 1], [1, 0]] {
+        let seen = world.read(&order.map(|at| world.keys[at].clone()));
+        assert_eq!(seen[0], seen[1], "half of a commit");
+    }
+    writer.join().unwrap();
+    warming.join().unwrap();
+    assert_eq!(world.read(&world.keys[..2]), [2, 2]);
     world.engine.validate();
 }
 
@@ -361,6 +394,7 @@ const GATE: &[(Fault, fn(), u64)] = &[
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::InGroups), 3000),
     (Fault::UnmarkedEarly, || read_two_keys(Commits::AtOnce), 3000),
     (Fault::UnmarkedEarly, || read_two_keys(Commits::InGroups), 3000),
+    (Fault::ResumedUnlocked, read_again_beside_commits, 10_000),
     (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 10_000),
 ];
 

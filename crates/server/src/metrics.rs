@@ -155,6 +155,12 @@ const METRICS: &[Metric] = &[
     gauge("forebay_cache_entries", "Entries in the cache", |view| view.cache.entries as f64),
     gauge("forebay_cache_bytes", "Bytes charged to the cache's budget", |view| view.cache.used_bytes as f64),
     gauge("forebay_cache_budget_bytes", "The cache's budget", |view| view.cache.budget_bytes as f64),
+    gauge("forebay_warm_documents", "Documents cached again after the start, by --warm-file", |view| {
+        view.shared.engine.warming().documents as f64
+    }),
+    gauge("forebay_warm_left", "Keys of the warm-file that are still to be read", |view| {
+        view.shared.engine.warming().left as f64
+    }),
     gauge("forebay_store_memory_bytes", "Bytes of memory that the store may hold for itself", |view| {
         view.shared.engine.store().memory_bytes() as f64
     }),

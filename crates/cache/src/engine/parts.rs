@@ -429,6 +429,11 @@ impl<A: Keyed> Writer<A> {
         }
     }
 
+    /// The hits since they were taken last.
+    pub fn touches(&self, slot: Slot) -> u8 {
+        self.place(slot).map_or(0, |place| place.mark.load(Ordering::Relaxed))
+    }
+
     /// The hits since the last call.
     pub fn take_touches(&mut self, slot: Slot) -> u8 {
         self.place(slot).map_or(0, Place::take_touches)

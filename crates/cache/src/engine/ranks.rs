@@ -147,7 +147,7 @@ impl Ranks {
     pub fn line(&self) -> Option<[Vec<u32>; 2]> {
         match self {
             Ranks::Queues(queues) => Some(queues.line()),
-            Ranks::Policy(policy) => Some([policy.order.line()?, Vec::new()]),
+            Ranks::Policy(policy) => Some([policy.order.line()?.concat(), Vec::new()]),
         }
     }
 

@@ -55,6 +55,8 @@ pub use memoize::memoize;
 pub use pins::StillPinned;
 pub use portable::Portable;
 pub use scan::Iter;
+#[doc(hidden)] // For files of forebay's server.
+pub use snapshot::{BlockReader, BlockWriter, NoBlock};
 pub use snapshot::{Damage, Loaded, Saved, SnapshotError};
 use tags::Tagger;
 pub use tags::{TAG_WEIGHT, TAGS_MAX, Tags};
@@ -104,6 +106,13 @@ struct Newcomer<K, V> {
 ///     scope.spawn(|| cache.contains(&1));
 /// });
 /// ```
+///
+/// # Fork
+///
+/// A process that is forked while no other thread uses the cache has a copy of it. Parent and child each go on with
+/// their own: neither sees what the other changes. If another thread did use it, the child must not: a lock that this
+/// thread had is never given back there, nor is what it read ever dropped, and who waits for its load waits for ever.
+/// A child that only runs another program (`exec`) is in no danger.
 pub struct Cache<K, V, S = Hashing> {
     entries: Pointers<Entry<K, V>>,
     hasher: S,

@@ -84,8 +84,16 @@ impl Order for Clock {
         self.lists.move_to(QUEUE, slot);
     }
 
-    fn line(&self) -> Option<Vec<Slot>> {
-        Some(self.lists.iter(QUEUE).collect())
+    fn line(&self) -> Option<Vec<Vec<Slot>>> {
+        Some(vec![self.lists.iter(QUEUE).collect()])
+    }
+
+    fn touches(&self, slot: Slot) -> u8 {
+        self.rounds[slot as usize]
+    }
+
+    fn stand_first(&mut self, slot: Slot, _: Option<usize>) {
+        self.lists.move_to_oldest(QUEUE, slot);
     }
 
     fn set_capacity(&mut self, _: u64) {}

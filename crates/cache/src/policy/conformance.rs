@@ -1,13 +1,13 @@
 //! The tests that every policy must pass, run over the table, so that a new policy gets them by its one line.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::bare::{Bare, Served};
 use super::models::{FRAMED, MODELS, model};
-use super::{Access, Learned, MARKS_MAX, NothingLearned, POLICIES, Policy, Settings, Slot, Unit, Why, choose};
+use super::{Access, Learned, MARKS_MAX, NothingLearned, Order, POLICIES, Policy, Settings, Slot, Unit, Why, choose};
 
 /// What can happen to a cache.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +168,67 @@ fn metadata_is_bounded() {
         // Of CLIC's kind remember five pages for each one in the cache.
         assert!(late <= 192 * entries as usize, "{} {unit:?}: {late} bytes for {entries} entries", policy.name);
     }
+}
+
+/// An order that stands as another did, made again from its end on, decides as that one does; and what came in while it
+/// was made stands behind all of it.
+#[test]
+fn a_line_is_made_again() {
+    let mut lined = 0;
+    for policy in POLICIES {
+        let (settings, mut random) = (settings(policy, Unit::Entries, 60), fastrand::Rng::with_seed(3));
+        let new = || (policy.order)(&settings, (policy.learned)(&settings));
+        let (mut one, mut other) = (new(), new());
+        let Some(sections) = one.line() else { continue };
+        lined += 1;
+        let access = |slot: Slot| Access { slot: Some((slot, 0)), ..Access::read(u64::from(slot), 1) };
+        let enter = |order: &mut Box<dyn Order>, slot: Slot| {
+            let access = Access::read(u64::from(slot), 1);
+            order.admit(&access);
+            order.inserted(slot, &access);
+        };
+        (0..80).for_each(|slot| enter(&mut one, slot));
+        for _ in 0..200 {
+            let slot = random.u32(..80);
+            one.access(slot, &access(slot));
+        }
+        let touched: HashSet<Slot> = (0..100).map(|_| random.u32(..80)).collect();
+        let mut marks = touched.clone();
+        for gone in 0..20u64 {
+            let victim = one.victim(&Access::read(1000 + gone, 1), &mut |slot| u8::from(marks.remove(&slot)));
+            let victim = victim.expect("there is one");
+            one.removed(victim, u64::from(victim), Why::Evicted);
+        }
+        let line = one.line().expect("it has one");
+        assert_eq!((line.len(), line.concat().len()), (sections.len(), 60), "{}", policy.name);
+        let mut touches: Vec<(Slot, u8)> = Vec::new();
+        for (section, slots) in line.iter().enumerate().rev() {
+            for &slot in slots.iter().rev() {
+                enter(&mut other, slot);
+                other.stand_first(slot, Some(section));
+                touches.push((slot, one.touches(slot) + u8::from(marks.contains(&slot))));
+            }
+        }
+        other.validate();
+        other.add_ghosts(&one.ghosts());
+        assert_eq!((&other.line(), other.ghosts()), (&Some(line), one.ghosts()), "{}", policy.name);
+        // Where the hand stands, and what is noted as recent, is no part of the line.
+        if ["sieve", "deferred-lru"].contains(&policy.name) {
+            continue;
+        }
+        let mut kept: HashMap<Slot, u8> = touches.into_iter().collect();
+        for orders in 0..60u64 {
+            let incoming = Access::read(2000 + orders, 1);
+            let expected = one.victim(&incoming, &mut |slot| u8::from(marks.remove(&slot))).expect("a victim");
+            let found = other.victim(&incoming, &mut |slot| kept.remove(&slot).unwrap_or(0));
+            assert_eq!(found, Some(expected), "{}: victim {orders}", policy.name);
+            [&mut one, &mut other].iter_mut().for_each(|order| {
+                order.removed(expected, u64::from(expected), Why::Evicted);
+                order.validate();
+            });
+        }
+    }
+    assert!(lined >= 7, "{lined} policies have a line");
 }
 
 /// Readers that never stop touching every entry do not keep a policy from naming a victim.

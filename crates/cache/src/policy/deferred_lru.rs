@@ -260,8 +260,16 @@ impl Order for DeferredLru {
         self.lists.move_to(QUEUE, slot);
     }
 
-    fn line(&self) -> Option<Vec<Slot>> {
-        Some(self.lists.iter(QUEUE).collect())
+    fn line(&self) -> Option<Vec<Vec<Slot>>> {
+        Some(vec![self.lists.iter(QUEUE).collect()])
+    }
+
+    fn stand_first(&mut self, slot: Slot, _: Option<usize>) {
+        if let Some(recent) = &mut self.recent {
+            // All that is older than where the hand stands is recent, and this is not.
+            recent.hand = None;
+        }
+        self.lists.move_to_oldest(QUEUE, slot);
     }
 
     fn set_capacity(&mut self, capacity: u64) {

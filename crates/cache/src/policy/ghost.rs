@@ -51,11 +51,15 @@ impl Ghosts {
 
     /// Remembers an entry, and forgets the oldest until there is room. One heavier than all the room is not kept.
     pub fn insert(&mut self, hash: u64, weight: u32) {
+        self.insert_print(fingerprint(hash), weight);
+    }
+
+    /// The same, by the fingerprint.
+    pub fn insert_print(&mut self, print: u32, weight: u32) {
         let weight = weight.max(EMPTY + 1);
         if u64::from(weight) > self.weight_max {
             return;
         }
-        let print = fingerprint(hash);
         self.remove_print(print);
         let weight_left = self.weight_max - u64::from(weight);
         while self.weight > weight_left || self.len() >= GHOSTS_MAX {
@@ -94,6 +98,12 @@ impl Ghosts {
         while self.weight > weight_max {
             self.forget_oldest();
         }
+    }
+
+    /// Fingerprints and weights, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let places = self.prints.iter().copied().zip(self.weights.iter().copied());
+        places.filter(|(_, weight)| *weight != EMPTY)
     }
 
     /// Number of ghosts.

@@ -182,6 +182,17 @@ impl Lists {
         }
     }
 
+    /// Moves a slot to the oldest end of `list`, which may be its own; its note stays.
+    pub fn move_to_oldest(&mut self, list: u32, slot: Slot) {
+        self.move_to(list, slot);
+        let Some(oldest) = self.oldest(list).filter(|&oldest| oldest != slot) else { return };
+        let node = self.nodes[slot as usize];
+        self.unlink(&node);
+        self.nodes[slot as usize] = Node { older: NONE, newer: oldest, ..node };
+        self.nodes[oldest as usize].older = slot;
+        self.ends[list as usize].oldest = slot;
+    }
+
     /// Puts the node of `slot` at the newest end of the list that it names.
     #[inline]
     fn link(&mut self, slot: Slot, node: Node) {
@@ -266,7 +277,7 @@ mod tests {
     proptest! {
         /// Against vectors: the same members, order and weights after any sequence of operations.
         #[test]
-        fn equals_vectors(steps in prop::collection::vec((0u32..12, 0u32..3, 0u8..3, 1u32..9), 0..200)) {
+        fn equals_vectors(steps in prop::collection::vec((0u32..12, 0u32..3, 0u8..4, 1u32..9), 0..200)) {
             let mut lists = Lists::new(3);
             let mut model: Vec<Vec<(Slot, u32)>> = vec![Vec::new(); 3];
             let mut notes = std::collections::HashMap::<Slot, u8>::new();
@@ -288,6 +299,12 @@ mod tests {
                         let moved = model[place].remove(at);
                         lists.move_to(list, slot);
                         model[list as usize].push(moved);
+                    }
+                    (2, Some(place)) => {
+                        let at = model[place].iter().position(|&(s, _)| s == slot).expect("is in");
+                        let moved = model[place].remove(at);
+                        lists.move_to_oldest(list, slot);
+                        model[list as usize].insert(0, moved);
                     }
                     (_, Some(place)) => {
                         lists.set_weight(slot, weight);

@@ -312,10 +312,32 @@ pub trait Order: Send + bare::Replay {
         let _ = (txn, committed);
     }
 
-    /// The entries that may go, from the one that would go first on if nothing was asked for any more. `None`: there is
-    /// no such order, or it is not kept.
-    fn line(&self) -> Option<Vec<Slot>> {
+    /// The entries that may go, from the one that would go first on if nothing was asked for any more, in sections
+    /// that [`Order::stand_first`] can put an entry into. `None`: there is no such order, or it is not kept.
+    fn line(&self) -> Option<Vec<Vec<Slot>>> {
         None
+    }
+
+    /// Touches of an entry that it has asked for, and that still count.
+    fn touches(&self, slot: Slot) -> u8 {
+        let _ = slot;
+        0
+    }
+
+    /// The entry goes to the oldest end of this section of the line, or of the one that it is in. So a line is made
+    /// again from its end on, and what comes in meanwhile stands behind all of it. Nothing, where there is no line.
+    fn stand_first(&mut self, slot: Slot, section: Option<usize>) {
+        let _ = (slot, section);
+    }
+
+    /// What it remembers of keys that left, oldest first, as prints and weights; of no use to another policy.
+    fn ghosts(&self) -> Vec<(u32, u32)> {
+        Vec::new()
+    }
+
+    /// Remembers these as well, as if they had left in this order.
+    fn add_ghosts(&mut self, ghosts: &[(u32, u32)]) {
+        let _ = ghosts;
     }
 
     /// The nominal share of the budget changed.

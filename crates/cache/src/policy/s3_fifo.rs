@@ -192,8 +192,26 @@ impl Order for S3Fifo {
         self.lists.move_to(self.home(slot), slot);
     }
 
-    fn line(&self) -> Option<Vec<Slot>> {
-        Some(self.lists.iter(SMALL).chain(self.lists.iter(MAIN)).collect())
+    fn line(&self) -> Option<Vec<Vec<Slot>>> {
+        Some([SMALL, MAIN].map(|queue| self.lists.iter(queue).collect()).into())
+    }
+
+    fn touches(&self, slot: Slot) -> u8 {
+        S3Fifo::touches(self, slot)
+    }
+
+    fn stand_first(&mut self, slot: Slot, section: Option<usize>) {
+        let queue = section.map_or_else(|| self.home(slot), |section| if section == 0 { SMALL } else { MAIN });
+        self.lists.set_note(slot, if queue == MAIN { IN_MAIN } else { 0 });
+        self.lists.move_to_oldest(queue, slot);
+    }
+
+    fn ghosts(&self) -> Vec<(u32, u32)> {
+        self.ghosts.iter().collect()
+    }
+
+    fn add_ghosts(&mut self, ghosts: &[(u32, u32)]) {
+        ghosts.iter().for_each(|&(print, weight)| self.ghosts.insert_print(print, weight));
     }
 
     fn set_capacity(&mut self, capacity: u64) {

@@ -82,8 +82,12 @@ impl Order for Sieve {
         self.lists.move_to(QUEUE, slot);
     }
 
-    fn line(&self) -> Option<Vec<Slot>> {
-        Some(self.lists.iter(QUEUE).collect())
+    fn line(&self) -> Option<Vec<Vec<Slot>>> {
+        Some(vec![self.lists.iter(QUEUE).collect()])
+    }
+
+    fn stand_first(&mut self, slot: Slot, _: Option<usize>) {
+        self.lists.move_to_oldest(QUEUE, slot);
     }
 
     fn set_capacity(&mut self, _: u64) {}

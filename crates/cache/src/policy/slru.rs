@@ -134,8 +134,16 @@ impl Order for Slru {
         self.sink();
     }
 
-    fn line(&self) -> Option<Vec<Slot>> {
-        Some((0..self.segments).flat_map(|segment| self.lists.iter(segment)).collect())
+    fn line(&self) -> Option<Vec<Vec<Slot>>> {
+        Some((0..self.segments).map(|segment| self.lists.iter(segment).collect()).collect())
+    }
+
+    fn stand_first(&mut self, slot: Slot, section: Option<usize>) {
+        let home = u32::from(self.homes[slot as usize]);
+        let segment = section.map_or(home, |section| (section as u32).min(self.segments - 1));
+        self.homes[slot as usize] = segment as u8;
+        self.lists.move_to_oldest(segment, slot);
+        self.sink();
     }
 
     fn set_capacity(&mut self, capacity: u64) {

@@ -123,6 +123,10 @@ pub struct Settings {
     pub graphs: Option<PathBuf>,
     /// Whether transactional hits are counted whatever the policy.
     pub measure_thr: bool,
+    /// Where the keys are that are cached.
+    pub warm_file: Option<PathBuf>,
+    /// How often they are written there, in ms.
+    pub warm_every_ms: u64,
     /// Where recorded traces go.
     pub trace_dir: Option<PathBuf>,
     /// How log lines look.
@@ -268,6 +272,8 @@ impl Default for Settings {
             partitions: 16,
             graphs: None,
             measure_thr: false,
+            warm_file: None,
+            warm_every_ms: 300_000,
             trace_dir: None,
             log: LogFormat::Text,
             log_level: LogLevel::Info,

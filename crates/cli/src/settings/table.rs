@@ -81,6 +81,10 @@ pub static SETTINGS: &[Setting] = &[
         "Graphs of transaction types in TOML, as `forebay graph` reads them: a file, or all *.toml of a folder"),
     setting!(Cache, "measure-thr", Switch, measure_thr,
         "Count transactional hits whatever the policy; those that follow transactions do by themselves"),
+    setting!(Cache, "warm-file", FileOrOff, warm_file,
+        "File with the keys that are cached, written now and then and at an orderly end; a start reads their documents \
+         again from the store, beside clients"),
+    setting!(Cache, "warm-every-ms", Count, warm_every_ms, "Pause before the warm-file is written again, in ms"),
     setting!(Watching, "trace-dir", FolderOrOff, trace_dir, "Folder for traces that CACHE TRACE START records"),
     setting!(Watching, "log", LogFormatWord, log, "How log lines look"),
     setting!(Watching, "log-level", LogLevelWord, log_level, "The least important log lines shown"),

@@ -2,7 +2,7 @@
 
 use futures_channel::oneshot;
 
-use super::{Cache, Context, Entering};
+use super::{Cache, Context, Entering, Resumed, Standing};
 use crate::key::Key;
 use crate::policy::AccessKind;
 use crate::read::Read;
@@ -79,6 +79,15 @@ impl Fill {
     pub fn complete(mut self, read: &Read, context: &Context, kind: AccessKind) -> bool {
         self.over = true;
         self.cache.complete(&self.key, self.id, read, Entering { context, kind, marked: false })
+    }
+}
+
+impl Fill {
+    /// As [`Fill::complete`], for a document that was cached before a restart: it takes its old place in the order, and
+    /// no other makes way for it.
+    pub fn resume(mut self, read: &Read, standing: Standing) -> Resumed {
+        self.over = true;
+        self.cache.resume(&self.key, self.id, read, standing)
     }
 }
 

@@ -27,6 +27,7 @@ mod outside;
 mod partition;
 mod reading;
 mod show;
+mod standing;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use lent::{LENT_UNNOTICED_BYTES, Lent};
 pub use likeness::document_charged;
 pub use options::{CacheOptions, Context};
 pub use reading::{Look, Reading, Word};
+pub use standing::{Line, Resumed, Standing};
 pub use stats::CacheStats;
 pub use watch::{Accessed, Watcher};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::runtime::files::tighten;
+use crate::runtime::files::{open_own, tighten, unless_link};
 
 /// A folder of few files. Names are plain: no separators.
 pub trait Folder: Send + Sync + 'static {
@@ -91,18 +91,9 @@ pub struct RealFolder {
 
 const LOCK_NAME: &str = "lock";
 const FOLDER_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 
 fn identity_of(metadata: &fs::Metadata) -> FileIdentity {
     FileIdentity { number: u128::from(metadata.dev()) << 64 | u128::from(metadata.ino()), names: metadata.nlink() }
-}
-
-/// The error of opening `path`, or that it is a link, and what to do.
-fn unless_link(path: &Path, error: io::Error, instead: &str) -> io::Error {
-    match fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
-        true => io::Error::other(format!("it is a symbolic link, which is not followed ({error}); {instead}")),
-        false => error,
-    }
 }
 
 impl RealFolder {
@@ -126,17 +117,8 @@ impl RealFolder {
         Ok(RealFolder { path })
     }
 
-    /// Opens `name` as `options` say; never through a symbolic link, which may lead to a file of somebody else.
     fn open_file(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
-        let path = self.path.join(name);
-        let flags = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
-        let file = options.mode(FILE_MODE).custom_flags(flags).open(&path);
-        let file = file.map_err(|error| unless_link(&path, error, "put the file itself there"))?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file; move it away"));
-        }
-        tighten(&file, &path);
-        Ok(file)
+        open_own(&self.path.join(name), options)
     }
 }
 

@@ -36,6 +36,7 @@ mod space;
 mod sync;
 mod turn;
 mod unwatched;
+mod warm;
 mod watching;
 mod yielding;
 
@@ -59,6 +60,7 @@ pub use published::Published;
 pub use settled::{Landed, Settlement};
 pub use turn::{HeldTurn, Turn};
 pub use unwatched::UnwatchedFigures;
+pub use warm::{Named, WarmError, WarmFile, Warmed, Warming};
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
 use crate::key::{Key, KeyRef};
@@ -155,6 +157,8 @@ struct Inner {
     comparison: compare::Comparison,
     /// What is known of documents of tables that nothing watches.
     unwatched: Option<unwatched::Unwatched>,
+    /// How far what was cached before the start is read again.
+    warming: warm::Figures,
     /// Who waits for what others have written.
     syncs: sync::Syncs,
     history: Option<Arc<History>>,
@@ -193,6 +197,7 @@ impl Engine {
             overdue: Mutex::new(Vec::new()),
             comparison: compare::Comparison::default(),
             unwatched: unwatched_after.map(unwatched::Unwatched::new),
+            warming: warm::Figures::default(),
             syncs: sync::Syncs::default(),
             history,
         };

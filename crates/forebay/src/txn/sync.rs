@@ -122,7 +122,7 @@ impl Inner {
         }
     }
 
-    async fn wait_for_sync(&self, number: u64, at_most: Duration) -> Result<(), TxnError> {
+    pub(super) async fn wait_for_sync(&self, number: u64, at_most: Duration) -> Result<(), TxnError> {
         let mut told = self.syncs.wait_for(number);
         let until = self.runtime.elapsed() + at_most;
         loop {

@@ -181,8 +181,13 @@ impl<T> Guarded<T> {
         record.slot.store(slot, Ordering::Relaxed);
         record.mark.store(old.mark.load(Ordering::Relaxed), Ordering::Relaxed);
         self.set_wheel(slot, &record);
+        if on(Fault::TaggedBeforeUntagged) {
+            self.tag(slot, &record);
+        }
         self.untag(slot, old);
-        self.tag(slot, &record);
+        if !on(Fault::TaggedBeforeUntagged) {
+            self.tag(slot, &record);
+        }
         if on(Fault::RetiredInSight) {
             self.limbo.put(self.records.replace(slot, record), Some(cause));
             drop(self.limbo.due(cache));
@@ -214,7 +219,9 @@ impl<T> Guarded<T> {
             return Err(NoPlace);
         }
         self.set_wheel(slot, &record);
-        self.tag(slot, &record);
+        if self.tagged.is_none() || !on(Fault::InsertedUntagged) {
+            self.tag(slot, &record);
+        }
         self.records.insert(record);
         self.ranks.inserted(slot, Ranked { hash, weight }, fills);
         self.used += weight;

@@ -3,6 +3,7 @@
 //! A pinned entry stands in no order of eviction, so no search for a victim comes by it. Pins are counted. They are of
 //! the entry, with all values that replace each other in it; a removal ends them.
 
+use crate::mutation::{Fault, on};
 use crate::sync::Ordering;
 
 use super::super::boxed::Record;
@@ -22,7 +23,9 @@ impl<T> Guarded<T> {
     pub(super) fn hold(&mut self, slot: u32, record: &Record<T>, pins: u16) {
         if pins > 0 {
             record.pins.store(pins, Ordering::Relaxed);
-            self.ranks.withdraw(slot, ranked(record));
+            if !on(Fault::PinnedInOrder) {
+                self.ranks.withdraw(slot, ranked(record));
+            }
             self.pinned += record.weight;
         }
     }
@@ -31,7 +34,9 @@ impl<T> Guarded<T> {
     pub(super) fn let_go(&mut self, slot: u32, record: &Record<T>) -> u16 {
         let pins = record.pins.swap(0, Ordering::Relaxed);
         if pins > 0 {
-            self.ranks.restore(slot, ranked(record));
+            if !on(Fault::UnpinLost) {
+                self.ranks.restore(slot, ranked(record));
+            }
             self.pinned -= record.weight;
         }
         pins

@@ -12,17 +12,22 @@
 //!
 //! `form.rs` says what stands in the blocks, and `docs/snapshot-format.md` says it to others.
 
+mod beside;
 mod blocks;
 mod form;
 mod restore;
 
 use std::hash::{BuildHasher, Hash};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::mutation::{Fault, on};
+
 use super::{Cache, Portable};
-use blocks::Writer;
+use beside::Beside;
+pub use blocks::{BlockReader, BlockWriter, NoBlock};
 use form::{ENTRIES, Header, MAGIC, Record, Section, VERSION};
 
 /// Bytes of entries after which a block is written.
@@ -162,7 +167,8 @@ impl<K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Cache<K, V, S> {
     fn write(&self, path: &Path) -> std::io::Result<Saved> {
         let mut magic = MAGIC.to_vec();
         VERSION.write(&mut magic);
-        let mut writer = Writer::new(path, &magic)?;
+        let beside = Beside::new(path)?;
+        let mut writer = BlockWriter::new(beside.file(), &magic)?;
         let (now, shards) = (self.time.now(), self.entries.shards());
         let header = Header {
             file: writer.file(),
@@ -190,12 +196,14 @@ impl<K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Cache<K, V, S> {
             }
         }
         writer.block(&form::end(entries))?;
-        Ok(Saved { entries, bytes: writer.finish()? })
+        let bytes = writer.finish()?;
+        beside.finish()?;
+        Ok(Saved { entries, bytes })
     }
 
     fn write_section(
         &self,
-        writer: &mut Writer,
+        writer: &mut BlockWriter<impl Write>,
         (shard, in_main): (usize, bool),
         slots: &[u32],
         now: u64,
@@ -208,6 +216,7 @@ impl<K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Cache<K, V, S> {
         let (mut block, mut entries) = (vec![ENTRIES], 0);
         for slots in slots.chunks(STEP) {
             let guard = self.entries.pin();
+            let mut before = None;
             for standing in self.entries.standing(shard, slots, &guard) {
                 let entry = standing.item;
                 if !self.lives(entry) {
@@ -221,7 +230,8 @@ impl<K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Cache<K, V, S> {
                     key: &[],
                     value: &[],
                 };
-                record.write(|to| entry.key.write(to), |to| entry.value.write(to), &mut block);
+                let of = before.replace(entry).filter(|_| on(Fault::ValueUnderAnother)).unwrap_or(entry);
+                record.write(|to| entry.key.write(to), |to| of.value.write(to), &mut block);
                 entries += 1;
             }
             // Nothing waits for the disk.

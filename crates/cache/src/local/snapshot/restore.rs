@@ -10,7 +10,7 @@ use crate::engine::{Ghosts, Put, Rule};
 use super::super::hashing::Hashing;
 use super::super::life::{About, Lifetime, Times};
 use super::super::{Builder, Cache, Entry, Portable};
-use super::blocks::{NoBlock, Reader};
+use super::blocks::{BlockReader, NoBlock};
 use super::form::{Block, Cells, Header, MAGIC, Record, Section, VERSION};
 use super::{Damage, Loaded, SnapshotError, io_error, probe};
 
@@ -41,7 +41,7 @@ impl<K: Hash + Eq + Portable + 'static, V: Portable + 'static, S: BuildHasher> B
         from: impl Read,
         path: &Path,
     ) -> (Cache<K, V, S>, Result<Loaded, SnapshotError>) {
-        let mut reader = Reader::new(from);
+        let mut reader = BlockReader::new(from, u32::MAX);
         let header = match head::<K, V>(&mut reader, path) {
             Ok(header) => header,
             Err(error) => return (self.build(), Err(error)),
@@ -59,7 +59,7 @@ impl<K: Hash + Eq + Portable + 'static, V: Portable + 'static, S: BuildHasher> B
 }
 
 /// The first block, if it is one of a cache of these keys and values.
-fn head<K: Portable, V: Portable>(reader: &mut Reader<impl Read>, path: &Path) -> Result<Header, SnapshotError> {
+fn head<K: Portable, V: Portable>(reader: &mut BlockReader<impl Read>, path: &Path) -> Result<Header, SnapshotError> {
     let foreign = || SnapshotError::Foreign { path: path.to_path_buf() };
     let magic: [u8; 12] = reader.magic().map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => foreign(),
@@ -129,7 +129,7 @@ impl<'c, K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Loading<'c, K, V,
         }
     }
 
-    fn run(mut self, reader: &mut Reader<impl Read>) -> Loaded {
+    fn run(mut self, reader: &mut BlockReader<impl Read>) -> Loaded {
         let mut block = Vec::new();
         let what = loop {
             match reader.block(&mut block) {
@@ -144,7 +144,7 @@ impl<'c, K: Hash + Eq + Portable, V: Portable, S: BuildHasher> Loading<'c, K, V,
                 Some(false) => {}
             }
         };
-        let (at, all) = (reader.at, self.header.entries.max(self.read));
+        let (at, all) = (reader.at(), self.header.entries.max(self.read));
         self.loaded.damage = what.map(|what| Damage { at, missing: all - self.read, all, what });
         self.loaded.with_ghosts = self.shards_with_ghosts > 0;
         self.loaded

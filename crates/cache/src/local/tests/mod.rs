@@ -2,6 +2,7 @@
 #![cfg(not(feature = "loom"))]
 
 mod bad;
+mod gate;
 mod histories;
 mod loads;
 mod model;

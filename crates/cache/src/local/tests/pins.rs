@@ -38,7 +38,7 @@ fn pinned_by_each_policy() {
 }
 
 #[test]
-fn pins_are_counted_up_to_a_limit() {
+pub(super) fn pins_are_counted_up_to_a_limit() {
     let cache: Cache<u64, u64> = Cache::new(1);
     cache.insert(1, 1);
     assert!((0..PINS_MAX).all(|_| cache.pin(&1)) && !cache.pin(&1));
@@ -102,7 +102,7 @@ fn too_many_tags() {
 
 /// A load that was under way when a tag was invalidated is not stored: it may be from before.
 #[test]
-fn a_load_beside_an_invalidation() {
+pub(super) fn a_load_beside_an_invalidation() {
     let cache: Cache<u64, u64> = Cache::builder().capacity(10).tags(|_, _, tags| tags.add("all")).build();
     assert_eq!(cache.get_with(1, || (cache.invalidate_tag("all"), 5).1 as u64), Ok(5));
     assert!(!cache.contains(&1));

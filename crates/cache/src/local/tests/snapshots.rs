@@ -106,7 +106,7 @@ fn a_restored_cache_goes_on_as_the_one_that_was_saved() {
 
 /// With another policy, or one without an order, all entries come in.
 #[test]
-fn a_policy_that_differs_or_has_no_order() {
+pub(super) fn a_policy_that_differs_or_has_no_order() {
     let lru = || Texts::builder().capacity(100).policy("lru").expect("in the table");
     let lfu = || Texts::builder().capacity(100).policy("lfu").expect("in the table");
     for (from, to) in [(lru(), Texts::builder().capacity(100)), (lfu(), lfu()), (Texts::builder().capacity(100), lru())]
@@ -377,7 +377,7 @@ proptest! {
 
 /// A block of another file of the same cache is none of this one.
 #[test]
-fn a_block_of_another_file() {
+pub(super) fn a_block_of_another_file() {
     let cache = Texts::new(10);
     cache.insert(1, text(1));
     let one = saved(&cache);

@@ -87,6 +87,11 @@ impl Transaction {
         Ok(())
     }
 
+    /// Locks `key` beside its readers.
+    pub(in crate::txn) async fn lock_beside(&mut self, key: &Key) -> Result<(), TxnError> {
+        self.lock(key, Mode::Shared).await
+    }
+
     /// Forgets what is cached of what it has locked.
     pub(in crate::txn) fn forget_cached(&self) {
         self.held.keys.iter().for_each(|key| self.inner.cache.remove(key));

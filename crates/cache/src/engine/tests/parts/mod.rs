@@ -4,5 +4,7 @@
 mod model;
 #[cfg(feature = "loom")]
 mod models;
+#[cfg(feature = "loom")]
+mod publications;
 #[cfg(not(feature = "loom"))]
 mod threads;
