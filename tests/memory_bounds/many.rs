@@ -73,8 +73,9 @@ fn clients_that_ask_for_all_keys() {
     let server = Server::start("60 clients with KEYS of 1 MB that nobody reads");
     let mut client = server.connect();
     for from in (0..KEYS).step_by(500) {
-        let pairs = (from..from + 500).flat_map(|number| [format!("{number:0200}"), String::new()]);
-        let command: Vec<String> = std::iter::once("MSET".to_owned()).chain(pairs).collect();
+        let keys: Vec<String> = (from..from + 500).map(|number| format!("{number:0200}")).collect();
+        let pairs = keys.iter().flat_map(|key| [key.as_str(), ""]);
+        let command: Vec<&str> = std::iter::once("MSET").chain(pairs).collect();
         assert_eq!(client.call(&command), Reply::Simple("OK".into()));
     }
     let all = connected(&server, 60);

@@ -431,7 +431,7 @@ impl<A: Keyed> Writer<A> {
 
     /// The hits since they were taken last.
     pub fn touches(&self, slot: Slot) -> u8 {
-        self.place(slot).map_or(0, |place| place.mark.load(Ordering::Relaxed))
+        self.place(slot).map_or(0, Place::touches)
     }
 
     /// The hits since the last call.

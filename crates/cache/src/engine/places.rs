@@ -265,6 +265,11 @@ impl<A> Place<A> {
         }
     }
 
+    /// The hits since [`Place::take_touches`] was called.
+    pub fn touches(&self) -> u8 {
+        (self.number.load(Ordering::Relaxed) & MARK) as u8
+    }
+
     /// The hits since the last call.
     pub fn take_touches(&self) -> u8 {
         let word = self.number.load(Ordering::Relaxed);
