@@ -1,5 +1,5 @@
-//! `--warm-file` through the real binary: a restart after which clients miss nothing, a SIGKILL at any moment, and files
-//! that can't be used. In front of PostgreSQL: `postgres/warm.rs`.
+//! `--warm-file` through the real binary: a restart after which clients miss nothing, a SIGKILL, and files that can't
+//! be used. In front of PostgreSQL: `postgres/warm.rs`.
 
 mod common;
 

@@ -260,8 +260,12 @@ fn documents_are_read_as_they_are_now() {
 /// Another program changes a document, and the cache is told, between the read and the moment at which it comes in.
 #[test]
 fn what_is_overtaken_does_not_come_in() {
-    let life = Life { budget_bytes: 1 << 20, ..filled(2) };
+    let life = Life { budget_bytes: 1 << 20, ..Life::new() };
     life.with(|engine| async move {
+        for number in [0, 1] {
+            put(&engine, number, "old").await;
+            engine.cache().remove(&key(number));
+        }
         let told = engine.clone();
         mutation::do_meanwhile(move || {
             let lock = PlannedLock { key: key(0), mode: Mode::Exclusive, load: false };
@@ -396,7 +400,7 @@ fn files_that_name_no_keys_say_so() {
     let file = place.file("s3-fifo");
     assert!(matches!(life.warm(&file).0, Ok(None)), "a first start");
     let saved = file.clone();
-    life.with(|engine| async move { drop(saved.save(engine.cache()).expect("there is a disk")) });
+    life.with(|engine| async move { saved.save(engine.cache()).expect("there is a disk") });
     let mode = std::fs::metadata(place.path()).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "keys are nothing for others");
     let whole = place.bytes();

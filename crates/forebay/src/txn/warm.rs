@@ -1,8 +1,8 @@
 //! A start with a warm cache: the keys that were cached before are read again from the store, beside clients.
 //!
-//! **Invariant.** What comes in is what the store holds. A key is read under a fill that was begun before, and its value
-//! enters while the key is locked beside other readers. So a commit or an invalidation that comes between ends the fill
-//! (`docs/guarantees.md`, C), and of a commit that is on its way nothing is seen early. No value is in the file.
+//! **Invariant.** What comes in is what the store holds. A key is read under a fill that was begun before. Its value
+//! enters while the key is locked beside other readers. So a commit or an invalidation that comes between ends the
+//! fill (`docs/guarantees.md`, C). Of a commit that is on its way nothing is seen early. No value is in the file.
 //!
 //! One batch is read at a time, and then the store has as long a rest: clients come first. No entry makes way for one
 //! that is read again. While the store is away it is waited for.

@@ -1,5 +1,5 @@
-//! Two readers beside two publishers, with all interleavings and stale loads: in the words of two places alone, since
-//! with a table around them there are too many. The keys' locks and the parts' locks are those of the document cache.
+//! Two readers beside two publishers, with all interleavings and stale loads. Only the words of two places are there,
+//! since a table around them makes too many. The keys' locks and the parts' locks are those of the document cache.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
