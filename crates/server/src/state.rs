@@ -28,8 +28,7 @@ use crate::slowlog::{Latency, Slowlog};
 pub use crate::stop::Stop;
 use crate::strangers::Strangers;
 use crate::tally::Tally;
-use crate::tls::Tls;
-use crate::walks::Walks;
+use crate::{tls::Tls, walks::Walks};
 
 /// What a server is made with.
 pub struct ServerOptions {
@@ -105,17 +104,13 @@ pub struct Shared {
     pub settings: Settings,
     /// Figures of each command.
     pub tally: Tally,
-    /// MONITOR.
     pub monitors: Monitors,
-    /// SLOWLOG.
     pub slowlog: Slowlog,
-    /// LATENCY.
     pub latency: Latency,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Where SCANs stand.
     pub cursors: Cursors,
-    /// KEYS and large SCANs, of which one runs at a time.
     pub walks: Walks,
     /// Where graphs of transaction types are read from, if they are.
     pub graphs_path: OnceLock<PathBuf>,
