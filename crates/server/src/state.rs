@@ -13,7 +13,6 @@ use futures_util::task::AtomicWaker;
 use crate::access::Access;
 use crate::attention::Attention;
 use crate::command::{self, Table};
-use crate::cursors::Cursors;
 use crate::given::Given;
 use crate::graphs::Graphs;
 use crate::labels::Labels;
@@ -26,9 +25,7 @@ use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::slowlog::{Latency, Slowlog};
 pub use crate::stop::Stop;
-use crate::strangers::Strangers;
-use crate::tally::Tally;
-use crate::{tls::Tls, walks::Walks};
+use crate::{cursors::Cursors, strangers::Strangers, tally::Tally, tls::Tls, walks::Walks};
 
 /// What a server is made with.
 pub struct ServerOptions {
@@ -104,13 +101,17 @@ pub struct Shared {
     pub settings: Settings,
     /// Figures of each command.
     pub tally: Tally,
+    /// MONITOR.
     pub monitors: Monitors,
+    /// SLOWLOG.
     pub slowlog: Slowlog,
+    /// LATENCY.
     pub latency: Latency,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Where SCANs stand.
     pub cursors: Cursors,
+    /// KEYS and large SCANs, of which one runs at a time.
     pub walks: Walks,
     /// Where graphs of transaction types are read from, if they are.
     pub graphs_path: OnceLock<PathBuf>,
