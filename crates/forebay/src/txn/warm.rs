@@ -266,7 +266,7 @@ impl Engine {
             return None;
         }
         let mut holder = self.begin_beside();
-        if holder.lock_beside(key).await.is_err() && !mutation::on(Fault::ResumedUnlocked) {
+        if !mutation::on(Fault::ResumedUnlocked) && holder.lock_beside(key).await.is_err() {
             warmed.passed += 1;
             return None;
         }

@@ -1,4 +1,4 @@
-//! Two readers beside two publishers, with all interleavings and stale loads. Only the words of two places are there,
+//! Readers beside two publishers, with all interleavings and stale loads. Only the words of two places are there,
 //! since a table around them makes too many. The keys' locks and the parts' locks are those of the document cache.
 
 use loom::sync::{Arc, Mutex};
@@ -89,16 +89,15 @@ fn beside<R: 'static>(seat: usize, pair: &Arc<Pair>, run: impl FnOnce(&Pair) -> 
     })
 }
 
-/// Two groups of the same keys: each read is of one of them, or of before.
+/// Two groups of the same keys: a read is of one of them, or of before.
 fn together() {
     let pair = Pair::new();
-    let readers = [beside(1, &pair, |pair| pair.read([0, 1])), beside(2, &pair, |pair| pair.read([1, 0]))];
-    let publisher = beside(3, &pair, |pair| pair.publish(&[(0, 11), (1, 12)]));
+    let reader = beside(1, &pair, |pair| pair.read([0, 1]));
+    let publisher = beside(2, &pair, |pair| pair.publish(&[(0, 11), (1, 12)]));
     pair.publish(&[(0, 21), (1, 22)]);
     publisher.join().expect("it does not panic");
-    for read in readers.map(|reader| reader.join().expect("it does not panic")) {
-        assert!(matches!(read, None | Some([1, 2] | [11, 12] | [21, 22])), "{read:?}");
-    }
+    let read = reader.join().expect("it does not panic");
+    assert!(matches!(read, None | Some([1, 2] | [11, 12] | [21, 22])), "{read:?}");
     assert!(matches!(pair.read([0, 1]), Some([11, 12] | [21, 22])));
 }
 
@@ -121,9 +120,8 @@ const MODELS: &[(&str, fn())] = &[("together", together), ("apart", apart)];
 #[test]
 fn two_readers_beside_two_publishers() {
     for (name, model) in MODELS {
-        let from = std::time::Instant::now();
+        println!("{name}");
         check(*model);
-        println!("{name}: {:?}", from.elapsed());
     }
 }
 
