@@ -54,7 +54,7 @@ impl Ghosts {
         self.insert_print(fingerprint(hash), weight);
     }
 
-    /// The same, by the fingerprint.
+    /// Remembers the entry of this fingerprint, as [`Ghosts::insert`] does.
     pub fn insert_print(&mut self, print: u32, weight: u32) {
         let weight = weight.max(EMPTY + 1);
         if u64::from(weight) > self.weight_max {

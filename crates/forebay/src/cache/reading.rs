@@ -130,7 +130,7 @@ impl Inner {
         Some(read)
     }
 
-    /// Counts a hit. `partition` is there if somebody hears of it at once.
+    /// Counts a hit. `partition` is given if the policy or a watcher hears of the hit at once.
     #[inline]
     fn hit(
         &self,

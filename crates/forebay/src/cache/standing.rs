@@ -120,7 +120,7 @@ impl Cache {
             // There may be room for the others.
             return if charged > self.room_bytes() / LARGE_SHARE { Resumed::KeptOut } else { Resumed::Full };
         }
-        // No client asks for it: whoever watches accesses does not hear of it.
+        // No client asks for it, so watchers of accesses do not hear of it.
         let access = partition.access(hash, None, &Context::default(), AccessKind::Prefetch, charged);
         let has_come = partition.admit(&access) && partition.put(key, read, &access, false);
         if has_come {

@@ -42,7 +42,7 @@ fn an_insert_beside_an_invalidation() {
     (0..100).for_each(|key| _ = cache.insert_tagged(key, 0, &["tag"]));
     let removed = cache.invalidate_tag("tag");
     assert!((0..100).all(|key| !cache.contains(&key)), "what had come in before goes");
-    assert_eq!(removed + cache.len(), 200, "what came in meanwhile goes or stays");
+    assert_eq!(removed + cache.len(), 200, "what came in during the invalidation goes or stays");
     cache.entries.validate_all();
     assert_eq!((cache.invalidate_tag("tag"), cache.len()), (200 - removed, 0), "and is found by the next");
 }

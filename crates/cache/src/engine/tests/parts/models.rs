@@ -231,7 +231,7 @@ fn published(there: &[u64], evicted: bool) {
 
 /// A reader says later which entry it has hit. What it says is told of that entry, or of none.
 fn told_later() {
-    // Nothing is retired meanwhile: the collector's fence would stand for the generation's order.
+    // The model retires nothing: a fence of the collector would order the generation by itself.
     let (cache, buffers) = (Cache::with(2, &[1]), Arc::new(Buffers::<2>::new(1)));
     let leaves = buffers.clone();
     let reader = reader(&cache, move |cache| {
