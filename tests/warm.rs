@@ -120,7 +120,7 @@ fn a_damaged_file_costs_hits_and_nothing_else() {
     fill(&forebay);
     forebay.terminate();
     let whole = std::fs::read(&file).expect("it is written");
-    std::fs::write(&file, "something else").expect("there is a disk");
+    std::fs::write(&file, &whole[..10]).expect("there is a disk");
     forebay.restart();
     let line = says(&forebay, "what was cached before is not known", 1).remove(0);
     assert!(line.contains("WARN") && line.contains("it names no cached keys"), "{line}");
@@ -189,6 +189,8 @@ fn places_that_can_not_be_used_are_refused() {
     refused(named("folder"), "no regular file");
     refused(named("pipe"), "no regular file");
     refused(named("link"), "symbolic link");
+    refused(named("file"), "a file of another kind");
+    assert_eq!(std::fs::read(named("file")).expect("it is there"), b"not of forebay");
     refused(named("no/such"), "No such file");
     refused(named("file/below"), "Not a directory");
 }

@@ -364,7 +364,7 @@ fn damaged_files() {
     let (whole, life) = (place.bytes(), Life { budget_bytes: 4 * BUDGET_BYTES, ..life });
     let check = |bytes: &[u8], what: &str| {
         std::fs::write(place.path(), bytes).expect("there is a disk");
-        let (warmed, after) = life.warm(&place.file("s3-fifo"));
+        let (warmed, after) = life.warm(&file);
         let after = after.concat();
         assert!(after.iter().all(|(key, _)| names.contains(key)), "{what}: a key that was never named");
         match warmed {
@@ -429,6 +429,10 @@ fn places_that_can_not_be_used() {
     std::fs::write(named("file"), "not of forebay").expect("there is a disk");
     symlink(named("file"), named("link")).expect("there is a disk");
     assert!(refused(&named("link")).contains("symbolic link"));
+    assert!(refused(&named("file")).contains("another kind"), "a store that is named by mistake is not replaced");
+    std::fs::rename(named("file"), named("new.tmp")).expect("there is a disk");
+    assert!(refused(&named("new")).contains("another kind"));
+    std::fs::rename(named("new.tmp"), named("file")).expect("there is a disk");
     symlink(named("file"), named("beside.tmp")).expect("there is a disk");
     assert!(refused(&named("beside")).contains("symbolic link"));
     assert_eq!(std::fs::read(named("file")).expect("it is there"), b"not of forebay");

@@ -106,10 +106,7 @@ pub(crate) struct Successor {
 impl Successor {
     /// One for `path`. It lies beside it, as `path.tmp`; what a process left there that was killed is gone.
     pub fn begin(path: &Path) -> io::Result<Successor> {
-        let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
-        let mut beside = name.to_os_string();
-        beside.push(".tmp");
-        let temporary = path.with_file_name(beside);
+        let temporary = Successor::temporary(path)?;
         let file = open_own(&temporary, OpenOptions::new().create(true).truncate(false).write(true))?;
         let busy = || io::Error::new(io::ErrorKind::WouldBlock, "another process writes it");
         file.try_lock().map_err(|_| busy())?;
@@ -120,6 +117,14 @@ impl Successor {
         }
         file.set_len(0)?;
         Ok(Successor { file, temporary, path: path.to_path_buf(), in_place: false })
+    }
+
+    /// Where the one for `path` lies.
+    pub fn temporary(path: &Path) -> io::Result<PathBuf> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+        let mut beside = name.to_os_string();
+        beside.push(".tmp");
+        Ok(path.with_file_name(beside))
     }
 
     /// It is whole: it is brought to the disk and takes its place.

@@ -4,7 +4,7 @@
 //! always a whole one. It is for its owner alone, and never a symbolic link.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -80,10 +80,12 @@ pub struct WarmFile {
 
 impl WarmFile {
     /// The file `path` of a cache with this policy, as a user names it. An error if it can't be read, though it is
-    /// there, or if no other can be written beside it.
+    /// there, if it is something else, or if no other can be written beside it.
     pub fn new(path: impl Into<PathBuf>, policy: String) -> io::Result<WarmFile> {
         let file = WarmFile { path: path.into(), policy, saving: Mutex::new(()) };
-        file.open()?;
+        for path in [file.path.clone(), Successor::temporary(&file.path)?] {
+            refuse_others(&path)?;
+        }
         drop(Successor::begin(&file.path)?);
         Ok(file)
     }
@@ -91,14 +93,6 @@ impl WarmFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn open(&self) -> io::Result<Option<File>> {
-        match open_own(&self.path, OpenOptions::new().read(true)) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// Writes the keys of `cache` and how they stand, while others use it. For a thread that may wait for the disk.
@@ -146,7 +140,7 @@ impl WarmFile {
 
     /// What it names; `None`: it is not there.
     pub(super) fn read(&self) -> Result<Option<Names>, WarmError> {
-        let Some(file) = self.open()? else { return Ok(None) };
+        let Some(file) = open(&self.path)? else { return Ok(None) };
         let mut reader = BlockReader::new(file, BLOCK_BYTES_MAX);
         let magic: [u8; 12] = match reader.magic() {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(WarmError::Foreign),
@@ -169,6 +163,25 @@ impl WarmFile {
         reader.set_file(number);
         let same_policy = policy == self.policy;
         Ok(Some(Names { reader, partitions: partitions as usize, same_policy, keys, told: 0, block }))
+    }
+}
+
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match open_own(path, OpenOptions::new().read(true)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// An error if `path` is a file of another kind, which would be replaced. One that was cut may be of any length.
+fn refuse_others(path: &Path) -> io::Result<()> {
+    let Some(file) = open(path)? else { return Ok(()) };
+    let mut begin = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+    match MAGIC.starts_with(&begin) {
+        true => Ok(()),
+        false => Err(io::Error::other("it is a file of another kind, which would be replaced; name another")),
     }
 }
 
