@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Instructions of a hit and of a miss of the engine (callgrind), and whether they are above what has been reached. They
 # are what a run with twice the requests takes more in the function that asks. A look is a hit of the cache whose
-# entries lie apart, with a guard for each.
+# entries lie apart, with a guard for each: 168.3 to 170.4 in ten runs, since each cache draws its hash.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
-LOOK_MAX=${LOOK_MAX:-170}
+LOOK_MAX=${LOOK_MAX:-173}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'
