@@ -105,6 +105,26 @@ impl Drop for Serving {
 
 const MEMORY: &[&str] = &["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "off"];
 
+/// What a client keeps of one life of a memory store must not pass for what the next one holds.
+#[test]
+fn each_life_of_a_memory_store_has_its_versions() {
+    let lease = |forebay: &Forebay| {
+        let mut connection = Connection::new(forebay.address);
+        connection.call(&["SET", "a", "1"]);
+        let Reply::Array(entries) = connection.call(&["LEASE", "GET", "1", "a"]) else { panic!("no list") };
+        let Some(Reply::Array(entry)) = entries.into_iter().next() else { panic!("no entry") };
+        let Reply::Bulk(version) = &entry[2] else { panic!("no version") };
+        (String::from_utf8(version.to_vec()).expect("UTF-8"), connection)
+    };
+    let (first, _) = lease(&Forebay::start("memory", &[]));
+    let second = Forebay::start("memory", &[]);
+    let (now, mut connection) = lease(&second);
+    assert_ne!(first, now);
+    connection.call(&["LEASE", "CHECK", "a", &first]);
+    connection.call(&["MULTI"]);
+    assert_eq!(connection.call(&["EXEC"]), Reply::Error(format!("TXSTALE a {now}").into()));
+}
+
 #[test]
 fn help_teaches() {
     let help = stdout(&["--help"]);

@@ -285,7 +285,10 @@ async fn open_store<T>(
     last: impl FnOnce() -> Result<T, CommandError>,
 ) -> Result<(Arc<dyn Store>, Option<Gate>, T), CommandError> {
     let path = match &settings.store {
-        StoreChoice::Memory => return Ok((Arc::new(Memory::new()), None, last()?)),
+        StoreChoice::Memory => {
+            // Clients may keep versions of a life before this one.
+            return Ok((Arc::new(Memory::in_incarnation(runtime.now_ms())), None, last()?));
+        }
         StoreChoice::Embedded(path) => path,
         #[cfg(feature = "postgres")]
         StoreChoice::Postgres(_) => {

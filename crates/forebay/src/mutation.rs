@@ -36,6 +36,14 @@ pub enum Fault {
     ResumedAsNew,
     /// What is cached may be older than what WATCH remembers.
     WatchedUnshown,
+    /// EXEC commits although the LEASE CHECK before it was refused.
+    RefusedCheckCommits,
+    /// As of when a leased document holds is asked after it was read.
+    LeaseTakenLate,
+    /// What is leased holds as of the last version that was minted, published or not.
+    LeaseAheadOfPlaced,
+    /// It holds as of a clearing that is not over.
+    LeaseForgetsClearing,
     /// In an outage a document that was read, and then written for that, is merged with what others have written to it.
     ToldMerged,
     /// A pipelined read is served without locks although a commit of its connection is not published.

@@ -28,6 +28,14 @@ impl Version {
     /// Below every version that is ever minted: what an untouched store says of a key that it never had.
     pub const ZERO: Version = Version { incarnation: 0, sequence: 0 };
 
+    /// The greatest version below this one that a mint may have given out.
+    pub fn before(self) -> Version {
+        match self.sequence.checked_sub(1) {
+            Some(sequence) => Version { sequence, ..self },
+            None => Version { incarnation: self.incarnation.saturating_sub(1), sequence: u64::MAX },
+        }
+    }
+
     /// Big-endian bytes, ordered as versions are.
     pub fn to_bytes(self) -> [u8; 16] {
         ((u128::from(self.incarnation) << 64) | u128::from(self.sequence)).to_be_bytes()
@@ -62,6 +70,11 @@ impl Mint {
     pub fn next(&self) -> Version {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         Version { incarnation: self.incarnation(), sequence }
+    }
+
+    /// The last version that it gave out; what it gives out next is greater.
+    pub fn newest(&self) -> Version {
+        Version { incarnation: self.incarnation(), sequence: self.sequence.load(Ordering::Acquire) }
     }
 
     /// The incarnation under which it mints.

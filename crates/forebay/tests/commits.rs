@@ -133,6 +133,10 @@ impl Store for Wild {
         })
     }
 
+    fn commits_now(&self) -> bool {
+        true
+    }
+
     fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
         let now = *locked(&self.now);
         match now {
@@ -212,7 +216,7 @@ async fn increment(engine: &Engine, key: &Key) -> Result<i64, TxnError> {
     });
     match executed.await? {
         Executed::Done(number, committing) => committing.wait().await.map(|_| number),
-        Executed::WatchFailed => Err(TxnError::Conflict("nothing is watched".to_owned())),
+        Executed::WatchFailed | Executed::Stale(_) => Err(TxnError::Conflict("nothing is watched".to_owned())),
     }
 }
 
@@ -383,7 +387,7 @@ fn a_key_that_is_too_long_is_refused() {
             };
             assert!(engine.transaction(body).await.is_err(), "it was not locked");
             let watched = engine.watch(&[longest, long.clone()], Context::default(), None).await;
-            assert!(refused(&watched.err().expect("the name is too long")));
+            assert!(refused(&watched.expect_err("the name is too long")));
             assert!(engine.read_published(&[long.borrow()], &Context::default()).is_none());
             drop(engine.fetch_ahead(std::slice::from_ref(&long)).await);
             assert_eq!((engine.locked_keys(), engine.store().count(0).await), (0, Ok(1)));

@@ -71,7 +71,7 @@ async fn read(engine: &Engine, lens: &[usize], bytes_max: usize, interactive: bo
     };
     match engine.execute(&plan, Context::default(), &mut ahead, read).await? {
         Executed::Done(lens, _) => Ok(lens),
-        Executed::WatchFailed => unreachable!("nothing is watched"),
+        Executed::WatchFailed | Executed::Stale(_) => unreachable!("nothing is watched"),
     }
 }
 

@@ -38,6 +38,10 @@ pub struct ServerLimits {
     pub multi_bytes_max: usize,
     /// Keys watched by one connection.
     pub watched_keys_max: usize,
+    /// Keys of one LEASE GET.
+    pub lease_keys_max: usize,
+    /// Keys that LEASE CHECK names before one EXEC; they count as watched too.
+    pub lease_checks_max: usize,
     /// What one request may ask.
     pub request: RequestLimits,
 }
@@ -77,6 +81,8 @@ impl Default for ServerLimits {
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,
             watched_keys_max: 10_000,
+            lease_keys_max: 1024,
+            lease_checks_max: 4096,
             request: RequestLimits::default(),
         }
     }

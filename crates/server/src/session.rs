@@ -202,6 +202,8 @@ impl Session {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
+                    let found = found[at % LOOK_UP_FRAMES];
+                    self.note_unwatched(found.is_some_and(|(_, command)| command.watches(frame)));
                     self.answer(&error);
                     continue;
                 }
@@ -354,6 +356,12 @@ impl Session {
         locks
     }
 
+    /// With `refused`, what the next EXEC is to compare is not known: it is refused as well. Not so in MULTI, as in
+    /// Redis.
+    fn note_unwatched(&mut self, refused: bool) {
+        self.multi.unwatched |= refused && self.multi.queue.is_none();
+    }
+
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let began = self.shared.engine.runtime().elapsed();
@@ -363,7 +371,11 @@ impl Session {
         }
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
-            Run::Engine(body) => body(self, frame).await,
+            Run::Engine(body) => {
+                let reply = body(self, frame).await;
+                self.note_unwatched(reply.is_error() && command.watches(frame));
+                reply
+            }
             Run::Documents(_, body) if self.is_wide(command, frame) => self.run_wide(command, body, frame, true).await,
             Run::Documents(_, body) | Run::Varying(_, body) => {
                 let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);

@@ -146,9 +146,13 @@ async fn watched_keys_are_counted() {
     ])
     .await;
     other.check(&[("SET d 1", "+OK|")]).await;
-    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*1|+PONG|", "d is not watched");
-    peer.check(&[("WATCH a b c", "+OK|"), ("WATCH d", "-LIMIT watched_keys_max 3|")]).await;
+    let refused = "+OK|+QUEUED|-EXECABORT a WATCH or LEASE CHECK before it was refused|";
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, refused, "d was to be watched");
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*1|+PONG|", "that is over");
+    peer.check(&[("WATCH a b c", "+OK|"), ("WATCH d", "-LIMIT watched_keys_max 3|"), ("UNWATCH", "+OK|")]).await;
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*1|+PONG|", "nothing is to be watched");
+    peer.check(&[("WATCH a b c", "+OK|")]).await;
     other.check(&[("SET c 1", "+OK|")]).await;
-    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*-1|", "c is watched still");
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*-1|", "c has changed");
     peer.check(&[("WATCH a b c", "+OK|"), ("UNWATCH", "+OK|"), ("WATCH d e f", "+OK|")]).await;
 }

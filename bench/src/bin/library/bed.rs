@@ -76,7 +76,7 @@ pub async fn change(engine: &Engine, changes: Vec<(Key, Change)>) -> Result<(), 
     match engine.execute(&plan, Context::default(), &mut Ahead::default(), body).await? {
         Executed::Done(Some(error), _) => Err(error.into()),
         Executed::Done(None, committing) => committing.wait().await?.map(|_| ()).ok_or("nothing was changed".into()),
-        Executed::WatchFailed => Err("nothing was watched".into()),
+        Executed::WatchFailed | Executed::Stale(_) => Err("nothing was watched".into()),
     }
 }
 

@@ -132,7 +132,7 @@ async fn one_level(engine: &Engine, numbers: &[usize; READS]) -> Result<(), Fail
             };
             match engine.execute(&plan, context, &mut Ahead::default(), body).await? {
                 Executed::Done((), committing) => committing.wait().await?,
-                Executed::WatchFailed => return Err("nothing was watched".into()),
+                Executed::WatchFailed | Executed::Stale(_) => return Err("nothing was watched".into()),
             };
             found
         }

@@ -141,6 +141,8 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),
     setting!(Limits, "multi-bytes-max", Bytes, server.multi_bytes_max, "What the commands of one MULTI take in memory"),
     setting!(Limits, "watched-keys-max", Count, server.watched_keys_max, "Keys watched by one connection"),
+    setting!(Limits, "lease-keys-max", Count, server.lease_keys_max, "Keys of one LEASE GET"),
+    setting!(Limits, "lease-checks-max", Count, server.lease_checks_max, "Keys that LEASE CHECK names before an EXEC"),
     setting!(Limits, "args-max", Count, server.request.args_max, "Arguments of one request, its name included"),
     setting!(Limits, "bulk-bytes-max", Bytes, server.request.bulk_bytes_max, "Bytes of one argument"),
     setting!(Limits, "inline-bytes-max", Bytes, server.request.inline_bytes_max, "Bytes of an inline command"),

@@ -96,6 +96,11 @@ impl Cache {
         self.inner.get(key.hash64(), key, context, |sight| !sight.is_marked())
     }
 
+    /// Counts hits that a cache elsewhere has had of `key` with a copy from here, if it is still cached.
+    pub fn hit_elsewhere(&self, key: KeyRef<'_>, hits: u64, context: &Context) {
+        (0..hits).for_each(|_| drop(self.get_published(key, context)));
+    }
+
     /// Has the processor fetch what look-ups of several keys with these hashes will need, all at the same time: one
     /// reference further in each pass, since the look-ups do not depend on each other.
     pub fn prefetch(&self, hashes: &[u64]) {

@@ -35,9 +35,14 @@ impl Commit {
         Commit { id, version, checks, writes, strict: false, priority: Priority::Normal, given, patience: 1 }
     }
 
-    /// The keys that it writes, each with the version that it gives.
-    pub(crate) fn results(&self) -> impl Iterator<Item = (&Key, Version)> {
-        self.writes.iter().map(|write| (&write.key, self.version))
+    /// A commit of `writes` that has no place among others yet, and so no version.
+    pub(crate) fn unplaced(writes: Vec<Write>) -> Commit {
+        Commit::new(TxnId(Version::ZERO), Version::ZERO, writes)
+    }
+
+    /// Gives it its version, which is its id too.
+    pub(crate) fn place(&mut self, version: Version) {
+        (self.id, self.version) = (TxnId(version), version);
     }
 }
 

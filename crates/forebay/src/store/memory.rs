@@ -23,12 +23,10 @@ use crate::read::record::Record;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
-/// The incarnation of every memory store: it begins empty, so no earlier one matters.
-const INCARNATION: u64 = 1;
-
 /// A store in memory, behind one lock: reads share it, a group takes it once.
 pub struct Memory {
     state: RwLock<State>,
+    incarnation: u64,
 }
 
 struct State {
@@ -52,21 +50,27 @@ struct State {
 const LATER_BYTES_MIN: usize = 4 << 10;
 
 impl Memory {
-    /// An empty store.
+    /// An empty store, as the first of its kind.
     pub fn new() -> Memory {
+        Memory::in_incarnation(1)
+    }
+
+    /// An empty store. Where clients may know versions of an earlier one, it needs an incarnation that no earlier one
+    /// had: else what they keep of that one passes for this one's.
+    pub fn in_incarnation(incarnation: u64) -> Memory {
         let state = State {
             documents: HashTable::new(),
             hasher: foldhash::fast::RandomState::default(),
             order: BTreeSet::new(),
             expiries: BTreeSet::new(),
             counts: [0; SPACES as usize],
-            tombstones: Tombstones::new(INCARNATION),
+            tombstones: Tombstones::new(incarnation),
             applied: AppliedIds::new(AppliedIds::LOWEST),
             given: GivenIds::default(),
             group: 0,
             given_up: Vec::new(),
         };
-        Memory { state: RwLock::new(state) }
+        Memory { state: RwLock::new(state), incarnation }
     }
 
     fn shared(&self) -> RwLockReadGuard<'_, State> {
@@ -204,7 +208,7 @@ impl Store for Memory {
     }
 
     fn incarnation(&self) -> u64 {
-        INCARNATION
+        self.incarnation
     }
 
     fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {

@@ -11,10 +11,10 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::version::Version;
 
 /// Absent keys that are watched.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Absences(Mutex<BTreeMap<Key, Absence>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Absence {
     watchers: usize,
     /// Clearings that found it absent: its version before, and behind.
@@ -22,9 +22,10 @@ struct Absence {
 }
 
 /// One watch of an absent key; forgotten when dropped.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct WatchedAbsence(Arc<Watcher>);
 
+#[derive(Debug)]
 struct Watcher {
     absences: Arc<Absences>,
     key: Key,

@@ -75,24 +75,24 @@ impl Engine {
         let writes = documents.take_writes();
         let wrote = (!writes.is_empty()).then_some(version);
         let now = if writes.is_empty() {
-            Now::Published
+            Now::Published(version)
         } else {
             table.half_done = true;
             guard.armed.set(true);
             let commit = Commit::new(TxnId(version), version, writes);
             let uncached = inner.on_write == OnWrite::Invalidate;
             let now = inner.committer.apply_now(commit, &Caching { uncached, context: writing, vertices: None });
-            table.half_done = matches!(now, Now::Unknown);
+            table.half_done = matches!(now, Now::Unknown(_));
             now
         };
         drop(table);
-        numbered.end(inner, matches!(now, Now::Published));
+        numbered.end(inner, matches!(now, Now::Published(_)));
         let done = match now {
-            Now::Published => Ok((answer, wrote)),
+            Now::Published(_) => Ok((answer, wrote)),
             Now::Failed(failure) => Err(failure.into()),
-            Now::Unknown => {
+            Now::Unknown(id) => {
                 inner.committer.stop_for_good();
-                Err(TxnError::Unknown(TxnId(version)))
+                Err(TxnError::Unknown(id))
             }
             Now::Later(_) => return None,
         };

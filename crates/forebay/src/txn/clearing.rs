@@ -44,11 +44,12 @@ impl Engine {
         // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
         self.inner.committer.drained().await.map_err(TxnError::StoreDown)?;
         let absent = self.watched_and_absent(spaces).await;
-        let version = self.inner.mint.next();
+        let version = self.inner.committer.begin_clearing();
         let cleared = self.inner.store.clear(spaces, version).await;
         mutation::interleave();
         // Also after an error: it may have been cleared all the same.
         self.inner.cache.clear(|key| spaces.contains(&key.space));
+        self.inner.committer.end_clearing(version);
         if cleared.is_ok() {
             absent.iter().for_each(|(key, before)| self.inner.absences.cleared(key, *before, version));
         }

@@ -13,7 +13,7 @@ use crate::version::{TxnId, Version};
 pub struct Committing {
     /// Where it was published already.
     pub(super) published: Option<Landed>,
-    pub(super) commit: Option<(TxnId, Settled)>,
+    pub(super) commit: Option<Settled>,
     pub(super) depends: Vec<Settled>,
     pub(super) record: Recorded,
     /// The turn of one that has only read.
@@ -24,11 +24,22 @@ pub struct Committing {
 #[derive(Debug, Default)]
 pub(super) struct Recorded(pub(super) Option<Box<(Arc<History>, Record)>>);
 
-/// Its client is gone without an answer: it may have committed.
+impl Recorded {
+    /// Names the version of what it wrote, which it got with its place.
+    pub(super) fn written_under(mut self, version: Option<Version>) -> Recorded {
+        if let (Some(boxed), Some(version)) = (&mut self.0, version) {
+            boxed.1.writes.iter_mut().for_each(|(_, written)| *written = version);
+        }
+        self
+    }
+}
+
+/// Its client is gone without an answer: it may have committed, if it had a place.
 impl Drop for Recorded {
     fn drop(&mut self) {
         if let Some((history, record)) = self.0.take().map(|boxed| *boxed) {
-            history.push(record);
+            let placed = record.writes.first().is_none_or(|(_, version)| *version != Version::ZERO);
+            placed.then(|| history.push(record));
         }
     }
 }
@@ -62,15 +73,15 @@ impl Committing {
         Committing { published: self.published, commit, depends, ..Committing::default() }
     }
 
-    /// Under which id it commits, if it writes.
+    /// Under which id it commits, if it writes and was not refused.
     pub fn id(&self) -> Option<TxnId> {
-        let on_its_way = self.commit.as_ref().map(|(id, _)| *id);
-        on_its_way.or(self.published.map(|landed| TxnId(landed.version)))
+        let on_its_way = self.commit.as_ref().and_then(Settled::version);
+        on_its_way.or(self.published.map(|landed| landed.version)).map(TxnId)
     }
 
     /// Whether [`Committing::wait`] would answer at once.
     pub fn settled(&self) -> bool {
-        self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(Settled::is_closed)
+        self.commit.iter().chain(&self.depends).all(Settled::is_closed)
     }
 
     /// Waits as [`Committing::wait`] does, and leaves nothing to wait for.
@@ -85,12 +96,12 @@ impl Committing {
         let outcome = match self.commit.take() {
             None => self.depends_published().await.map(|()| self.published),
             // Published after all that it depends on, or failed with it.
-            Some((id, settled)) => match settled.wait().await {
+            Some(settled) => match settled.wait().await {
                 Some(Settlement::Published(landed)) => Ok(Some(landed)),
                 Some(Settlement::Failed(failure)) => Err(failure.into()),
                 Some(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
                 // Nobody is left to tell: it may have been applied.
-                None => Err(TxnError::Unknown(id)),
+                None => Err(TxnError::Unknown(TxnId(settled.version().unwrap_or_default()))),
             },
         };
         if let Some(boxed) = self.record.0.take() {

@@ -22,6 +22,7 @@
 
 mod last;
 mod now;
+mod published;
 mod queue;
 mod room;
 
@@ -59,7 +60,10 @@ pub(super) struct Submission {
     pub(super) owner: Owner,
     /// All keys that the owner has locked.
     pub(super) held: Vec<Key>,
+    /// Without a version.
     pub(super) commit: Commit,
+    /// The store's incarnation when the transaction began: it has no place under a later one.
+    pub(super) incarnation: u64,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
     /// What is to become of its keys in the cache when it is published.
@@ -100,14 +104,20 @@ impl Committer {
 
     /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
     ///
-    /// **Invariant.** Results stand beside the locks before the commit has a place, and locks go on behind that. Until
-    /// it has one nobody sees the results, since all its keys are locked. So what takes as long as the commit is wide
+    /// **Invariants.** A commit gets its version with its place, under one lock. So versions rise in the order of
+    /// places, which is that of publication, and [`Committer::as_of`] knows what is published.
+    ///
+    /// Results stand beside the locks before the commit has a place, and locks go on behind that. Until it has one
+    /// nobody sees the results, since all its keys are locked. So what takes as long as the commit is wide
     /// needs no lock of the queue, and those that come meanwhile do not wait for it.
     pub(super) fn submit(self: &Arc<Committer>, submission: Submission) -> Settled {
         let (settle, settled) = settled::pair();
         let ordered = self.store.caps().ordered;
-        let Submission { owner, held, commit, depends, caching, room } = submission;
+        let Submission { owner, held, mut commit, incarnation, depends, caching, room } = submission;
         self.cache.hold(commit.writes.iter().map(|write| &write.key));
+        if mutation::on(Fault::LockBeforePlace) || mutation::on(Fault::CacheBeforeStore) {
+            settled.placed(self.mint.next());
+        }
         if ordered {
             self.put_down(&commit, &settled);
         }
@@ -117,15 +127,22 @@ impl Committer {
         mutation::meanwhile();
         let mut queue = self.queue();
         let refused = if ordered { queue.refuses() } else { queue.refuses_unordered() };
-        if let Some(why) = refused {
+        let version = settled.version().unwrap_or_else(|| self.mint.next());
+        let reopened = version.incarnation != incarnation && !mutation::on(Fault::VersionFenceOff);
+        let reopened = reopened.then(|| Failure::Conflict("the store was reopened".into()));
+        if let Some(failure) = refused.map(Failure::Unavailable).or(reopened) {
             drop(queue);
             if !mutation::on(Fault::RefusedLeavesResults) {
-                self.take_back(&commit, &caching);
+                self.take_back(&commit, settled.version(), &caching);
             }
             self.locks.release(owner, &held);
-            settle.tell(Settlement::Failed(Failure::Unavailable(why)));
+            settle.tell(Settlement::Failed(failure));
             return settled;
         }
+        if settled.version().is_none() {
+            settled.placed(version);
+        }
+        commit.place(version);
         let place = queue.next_place;
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
@@ -149,22 +166,24 @@ impl Committer {
 
     /// Puts the results of a commit down beside its locks.
     fn put_down(&self, commit: &Commit, settled: &Settled) {
-        let read = |write: &Write| Read { value: write.after.clone(), version: commit.version };
         if mutation::on(Fault::CacheBeforeStore) {
+            let version = settled.version().unwrap_or_default();
+            let read = |write: &Write| Read { value: write.after.clone(), version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(read(write))));
             self.cache.publish(&early.collect::<Vec<_>>(), &[]);
         }
         let count = if mutation::on(Fault::LockWithoutResult) { 0 } else { commit.writes.len() };
         for write in &commit.writes[..count] {
-            self.locks.put_down(&write.key, Pending { read: read(write), settled: settled.clone() });
+            self.locks.put_down(&write.key, Pending { value: write.after.clone(), settled: settled.clone() });
         }
     }
 
-    /// Takes back what was put down and held of a commit that was not applied.
-    fn take_back(&self, commit: &Commit, caching: &Caching) {
-        self.cache.release(commit.writes.iter().map(|write| &write.key));
+    /// Takes back what was put down and held of a commit that was not applied; `version`: once it has a place.
+    fn take_back(&self, commit: &Commit, version: Option<Version>, caching: &Caching) {
+        let keys = || commit.writes.iter().map(|write| &write.key);
+        self.cache.release(keys());
         self.cache.ended(&caching.context, false);
-        self.locks.settle(commit.results());
+        self.locks.settle(keys().map(|key| (key, version)));
     }
 
     /// The commits that are on their way now.
@@ -233,8 +252,10 @@ impl Committer {
             return;
         }
         if mutation::on(Fault::PendingDroppedEarly) {
-            let commits = group.iter().map(|placed| &placed.commit);
-            self.locks.settle(commits.flat_map(Commit::results));
+            let results = |placed: &Placed| (placed.commit.version, placed.commit.writes.clone());
+            for (version, writes) in group.iter().map(results) {
+                self.locks.settle(writes.iter().map(|write| (&write.key, Some(version))));
+            }
         }
         let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
         let commits = Arc::new(commits);
@@ -380,7 +401,7 @@ impl Committer {
 
     /// Takes back what was handed on of a commit that was not applied.
     fn fail(self: &Arc<Committer>, placed: Placed, failure: Failure) {
-        self.take_back(&placed.commit, &placed.caching);
+        self.take_back(&placed.commit, Some(placed.commit.version), &placed.caching);
         self.settle(vec![(placed, Settlement::Failed(failure.seen_by(&*self.store)))]);
     }
 
@@ -441,7 +462,7 @@ impl Committer {
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));
         }
-        self.locks.settle(results.iter().map(|(at, version)| (&last[*at].0, *version)));
+        self.locks.settle(results.iter().map(|(at, version)| (&last[*at].0, Some(*version))));
         self.settle(settled);
     }
 

@@ -25,17 +25,18 @@ use super::history::Record;
 use super::locks::Owner;
 use super::mode::Mode;
 use super::placed::Vertices;
+use super::plan::Overtaken;
 use super::settled::Settled;
 use super::turn::HeldTurn;
 use super::yielding::Tenure;
-use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError};
 use crate::cache::{Context, Lent};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::{Commit, GivenId, Priority};
-use crate::version::{TxnId, Version};
+use crate::version::Version;
 
 /// Keys that a transaction locks or loads before others have their turn.
 const KEYS_PER_TURN: usize = 256;
@@ -99,6 +100,8 @@ pub struct Transaction {
     turn: Option<HeldTurn>,
     /// What others see of it, if it is interactive and yields to them.
     tenure: Option<Arc<Tenure>>,
+    /// Its client named versions that it has read: they are current at its commit, also where it writes nothing.
+    validates: bool,
     /// How it waits.
     pub(super) patience: Patience,
 }
@@ -139,6 +142,7 @@ impl Transaction {
             lent: None,
             turn: None,
             tenure,
+            validates: false,
             patience: Patience::default(),
         }
     }
@@ -203,10 +207,10 @@ impl Transaction {
         &mut self.context
     }
 
-    /// Locks and loads what `plan` says; false if a watched key has changed. After an error the transaction is to be
-    /// dropped.
-    pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
+    /// Locks and loads what `plan` says, and compares what it watches. After an error the transaction is to be dropped.
+    pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<Option<Overtaken>, TxnError> {
         (self.strict, self.blind) = (plan.strict, plan.blind);
+        self.given.clone_from(&plan.given);
         self.bytes_max = plan.bytes_max.unwrap_or(usize::MAX);
         self.keeps_turn = plan.keeps_turn;
         if plan.locks.len() > MANY_KEYS {
@@ -222,8 +226,9 @@ impl Transaction {
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
         plan.locks.iter().filter(|lock| !lock.load).for_each(|lock| self.load_cached_record(&lock.key));
         plan.watched.iter().for_each(|watched| self.documents.tell(watched.key.borrow()));
-        let unchanged = |watched: &Watched| watched.unchanged(&Watched::of(&watched.key, &self.documents));
-        Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
+        self.validates = plan.watched.iter().any(|watched| watched.checked);
+        let overtaken = plan.overtaken(&self.documents);
+        Ok(overtaken.filter(|_| !mutation::on(Fault::WatchIgnored)))
     }
 
     /// Gives others their turn after each [`KEYS_PER_TURN`] keys of a wide request. What is locked stays so.
@@ -313,11 +318,10 @@ impl Transaction {
         if self.depends.iter().any(Settled::has_failed) {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
-        let version = self.inner.mint.next();
-        if version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
+        if self.inner.mint.incarnation() != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
             return Err(TxnError::Conflict("the store was reopened".into()));
         }
-        let record = self.record(version);
+        let record = self.record();
         let fresh_until = self.documents.take_fresh_until();
         if !fresh_until.is_empty() {
             self.inner.bound_freshness(fresh_until);
@@ -340,21 +344,25 @@ impl Transaction {
             strict: self.strict,
             priority: self.priority,
             given,
-            ..Commit::new(TxnId(version), version, writes)
+            ..Commit::unplaced(writes)
         };
         let caching = self.caching();
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             (self.handed_over, self.asked) = (true, true);
             let now = self.inner.committer.commit_now(commit, &caching);
-            self.handed_over = matches!(now, Now::Unknown);
+            self.handed_over = matches!(now, Now::Unknown(_));
             commit = match now {
-                Now::Published => {
+                Now::Published(version) => {
                     self.tell_end(true);
+                    let record = record.written_under(Some(version));
                     return Ok(Committing { record, ..Committing::published(Some(version)) });
                 }
                 Now::Failed(failure) => return Err(failure.into()),
-                Now::Unknown => return Err(TxnError::Unknown(TxnId(version))),
+                Now::Unknown(id) => {
+                    drop(record.written_under(Some(id.0)));
+                    return Err(TxnError::Unknown(id));
+                }
                 Now::Later(commit) => commit,
             };
         }
@@ -362,15 +370,18 @@ impl Transaction {
         let room = self.room.take();
         // Whoever publishes it tells its end.
         (self.handed_over, self.ends) = (true, false);
-        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching, room };
+        let (owner, incarnation) = (self.owner, self.incarnation);
+        let submission = Submission { owner, held, commit, incarnation, depends: depends.clone(), caching, room };
         let settled = self.inner.committer.submit(submission);
-        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None, turn: None })
+        let record = record.written_under(settled.version());
+        Ok(Committing { commit: Some(settled), depends, record, published: None, turn: None })
     }
 
-    fn record(&self, version: Version) -> Recorded {
+    /// What it does, under no version yet.
+    fn record(&self) -> Recorded {
         let Some(history) = self.inner.history.clone() else { return Recorded::default() };
         let reads = self.documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
-        let writes = self.documents.written().map(|key| (key.clone(), version)).collect();
+        let writes = self.documents.written().map(|key| (key.clone(), Version::ZERO)).collect();
         let began = self.began.unwrap_or_default();
         let record = Record { name: format!("t{}", self.owner), began, ended: u64::MAX, reads, writes };
         Recorded(Some(Box::new((history, record))))

@@ -39,8 +39,8 @@ use super::space::Space;
 use crate::error::there;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
-use crate::read::Read;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::value::Value;
 use crate::version::Version;
 
 /// Names one transaction to the lock table.
@@ -58,9 +58,9 @@ const SHRINK_KEYS_MIN: usize = 64;
 /// A result that was handed on with its lock: committed, but not published yet.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// The document as that commit leaves it. Its version is the commit's, and no other's.
-    pub read: Read,
-    /// Tells when, and whether, it is published.
+    /// The document as that commit leaves it; its version is the commit's.
+    pub value: Option<Value>,
+    /// Tells when, and whether, it is published, and under which version.
     pub settled: Settled,
 }
 
@@ -406,6 +406,11 @@ impl Locks {
         free.then_some(Elided { locks: self, shards, keys, half_done: false })
     }
 
+    /// Is over when each shard has been free once: what held one of them before has given it up.
+    pub fn pass(&self) {
+        self.shards.iter().for_each(|shard| drop(shard.lock()));
+    }
+
     /// The last unpublished result beside `key`, for a transaction whose wait for the lock is over.
     pub fn pending(&self, key: &Key) -> Option<Pending> {
         let hash = self.hash(key.borrow());
@@ -427,11 +432,11 @@ impl Locks {
     }
 
     /// The results of the commits with these versions are published, or will never be: they no longer stand beside the
-    /// locks.
-    pub fn settle<'a>(&self, results: impl Iterator<Item = (&'a Key, Version)>) {
+    /// locks. `None`: of the one that has no place, whose owner has the lock still.
+    pub fn settle<'a>(&self, results: impl Iterator<Item = (&'a Key, Option<Version>)>) {
         for (key, version) in results {
             let hash = self.hash(key.borrow());
-            let drop_result = |lock: &mut Lock| lock.pending.retain(|pending| pending.read.version != version);
+            let drop_result = |lock: &mut Lock| lock.pending.retain(|pending| pending.settled.version() != version);
             self.shard(hash).serve(hash, key.borrow(), drop_result);
         }
     }

@@ -19,6 +19,7 @@ mod error;
 mod freshness;
 mod group;
 pub mod history;
+mod leasing;
 mod limits;
 mod locking;
 mod locks;
@@ -52,10 +53,11 @@ pub use committing::Committing;
 pub use compare::Compared;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
+pub use leasing::Leased;
 pub use limits::TxnLimits;
 pub use locking::{LARGE_BYTES, Transaction, TxnKind, take_long};
 pub use mode::Mode;
-pub use plan::{OnWrite, Plan, PlannedLock, Wanted, Watched};
+pub use plan::{OnWrite, Plan, PlannedLock, STALE_TOLD_MAX, Wanted, Watched};
 pub use published::Published;
 pub use settled::{Landed, Settlement};
 pub use turn::{HeldTurn, Turn};
@@ -76,6 +78,7 @@ use group::Committer;
 use history::History;
 use locking::Patience;
 use locks::Locks;
+use plan::Overtaken;
 use published::Reads;
 use yielding::Yielding;
 
@@ -89,6 +92,8 @@ pub enum Executed<T> {
     Done(T, Committing),
     /// A watched key has changed; nothing ran.
     WatchFailed,
+    /// Keys are at other versions than the client named, and are these now; nothing ran.
+    Stale(Vec<Watched>),
 }
 
 /// What an engine is made of.
@@ -395,7 +400,7 @@ impl Engine {
             let ran = transaction.run_in_room(plan, ahead, &mut body).await;
             patience = std::mem::take(&mut transaction.patience);
             let ended = match ran {
-                Ok(Some(answer)) => match answer {
+                Ok(Ok(answer)) => match answer {
                     Ok(answer) => match transaction.commit().await {
                         // Where others write too, it is the store that finds the conflict.
                         Ok(committing) if !self.inner.store.caps().owned => committing.settle().await,
@@ -405,7 +410,10 @@ impl Engine {
                     Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
                 },
                 // That a key has changed is shown like anything else: once it is published.
-                Ok(None) => transaction.roll_back().wait().await.map(|_| Executed::WatchFailed),
+                Ok(Err(overtaken)) => transaction.roll_back().wait().await.map(|_| match overtaken {
+                    Overtaken::Watched => Executed::WatchFailed,
+                    Overtaken::Stale(stale) => Executed::Stale(stale),
+                }),
                 Err(error) => Err(error),
             };
             match ended {

@@ -10,6 +10,7 @@ use super::error::TxnError;
 use super::mode::Mode;
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
+use crate::store::GivenId;
 use crate::version::Version;
 
 /// What becomes of the cached copy of what is written.
@@ -29,6 +30,8 @@ pub struct Plan {
     pub locks: Vec<PlannedLock>,
     /// Versions that must still be current, from WATCH: the plan locks these keys too.
     pub watched: Vec<Watched>,
+    /// The id under which the store remembers what it writes.
+    pub given: Option<GivenId>,
     /// What it writes must be in the store, not kept for later, when it is answered.
     pub strict: bool,
     /// What can't be loaded because the store is away is changed unseen.
@@ -74,8 +77,8 @@ impl PlannedLock {
     }
 }
 
-/// What WATCH remembers of a key.
-#[derive(Clone)]
+/// What WATCH remembers of a key, or its client.
+#[derive(Clone, Debug)]
 pub struct Watched {
     /// Which key.
     pub key: Key,
@@ -85,9 +88,27 @@ pub struct Watched {
     pub present: bool,
     /// Where it was not: what clearings made of that since.
     pub(super) absence: Option<WatchedAbsence>,
+    /// Its client named the version: where it is another now, that is told.
+    pub checked: bool,
 }
 
+/// What has changed of what a plan watches.
+pub(super) enum Overtaken {
+    /// A key whose version WATCH remembers, among others.
+    Watched,
+    /// None of those, but some whose versions the client named: the first [`STALE_TOLD_MAX`] of them, as they are now.
+    Stale(Vec<Watched>),
+}
+
+/// Stale keys that a client is told of.
+pub const STALE_TOLD_MAX: usize = 16;
+
 impl Watched {
+    /// A key as its client says that it read it.
+    pub fn named(key: Key, version: Version, present: bool) -> Watched {
+        Watched { key, version, present, absence: None, checked: true }
+    }
+
     /// As `documents` show `key`, which is loaded.
     pub(super) fn of(key: &Key, documents: &Documents) -> Watched {
         Watched {
@@ -95,6 +116,7 @@ impl Watched {
             version: documents.version(key.borrow()).unwrap_or_default(),
             present: documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
             absence: None,
+            checked: false,
         }
     }
 
@@ -103,5 +125,22 @@ impl Watched {
         let leads = |absence: &WatchedAbsence| !now.present && absence.leads(self.version, now.version);
         let same = self.version == now.version || self.absence.as_ref().is_some_and(leads);
         same && (self.present == now.present || mutation::on(Fault::WatchIgnoresExpiry))
+    }
+}
+
+impl Plan {
+    /// What has changed of what it watches, as `documents` show it, which are loaded.
+    pub(super) fn overtaken(&self, documents: &Documents) -> Option<Overtaken> {
+        let mut stale = Vec::new();
+        for watched in &self.watched {
+            let now = Watched::of(&watched.key, documents);
+            match watched.unchanged(&now) {
+                true => {}
+                false if !watched.checked => return Some(Overtaken::Watched),
+                false if stale.len() < STALE_TOLD_MAX => stale.push(now),
+                false => {}
+            }
+        }
+        (!stale.is_empty()).then_some(Overtaken::Stale(stale))
     }
 }

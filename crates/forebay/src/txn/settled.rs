@@ -1,7 +1,7 @@
 //! What became of a commit, told once to any number of those who wait for it or ask.
 
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
@@ -67,6 +67,8 @@ pub(super) struct Teller(Option<Arc<State>>);
 #[derive(Debug, Default)]
 struct State {
     inside: Mutex<Inside>,
+    /// Of what it writes, once it has a place.
+    version: OnceLock<Version>,
 }
 
 #[derive(Debug, Default)]
@@ -145,6 +147,17 @@ impl Drop for Waiting<'_> {
 }
 
 impl Settled {
+    /// The version of what the commit writes; `None` as long as it has no place.
+    pub fn version(&self) -> Option<Version> {
+        self.0.version.get().copied()
+    }
+
+    /// The commit has its place, and with it this version.
+    pub(super) fn placed(&self, version: Version) {
+        let placed = self.0.version.set(version);
+        debug_assert!(placed.is_ok(), "a commit has two places");
+    }
+
     /// What was told, if anything was by now.
     pub fn told(&self) -> Option<Settlement> {
         self.0.lock().told.clone()

@@ -73,7 +73,7 @@ impl Engine {
                 };
                 Ok((watched.into_iter().map(absent).collect(), committing))
             }
-            Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
+            Executed::WatchFailed | Executed::Stale(_) => Err(TxnError::Conflict("a watched key has changed".into())),
         }
     }
 }

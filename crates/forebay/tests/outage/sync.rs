@@ -163,7 +163,7 @@ async fn read(engine: &Engine, name: &str) -> u64 {
             committing.wait().await.expect("nothing stands in its way");
             number
         }
-        Executed::WatchFailed => unreachable!("nothing is watched"),
+        Executed::WatchFailed | Executed::Stale(_) => unreachable!("nothing is watched"),
     }
 }
 

@@ -80,6 +80,9 @@ pub struct Marks {
     pub killed: u64,
     pub paused: u64,
     pub wounded: u64,
+    /// Transactions of caches outside that ended without a message, and those that had read what was stale.
+    pub alone: u64,
+    pub stale: u64,
 }
 
 impl Marks {
@@ -94,6 +97,7 @@ impl Marks {
             (self.clears, "clearings"),
             (self.watch_failed, "watches that fail"),
             (self.expired, "expired documents"),
+            (self.stale, "leases that had run out"),
         ];
         let faulty = [(self.store_down, "errors of the store"), (self.unknown, "unknown outcomes")];
         let disk =
@@ -105,6 +109,9 @@ impl Marks {
         }
         if scenario == Scenario::Disk {
             expected.extend(disk);
+        }
+        if scenario != Scenario::Outage {
+            expected.push((self.alone, "transactions that end without a message"));
         }
         if scenario == Scenario::Outage {
             let outages = [
@@ -146,6 +153,8 @@ impl Marks {
             (&mut self.killed, other.killed),
             (&mut self.paused, other.paused),
             (&mut self.wounded, other.wounded),
+            (&mut self.alone, other.alone),
+            (&mut self.stale, other.stale),
         ];
         for (mine, more) in pairs {
             *mine += more;

@@ -2,20 +2,24 @@
 //! clearings. Every now and then a connection is gone in the middle of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::cache::Context;
 use forebay::key::KeyRef;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::SplitMix;
+use forebay::txn::history::History;
 use forebay::txn::{
     Ahead, Committing, Documents, Engine, Executed, Landed, Mode, Plan, PlannedLock, Transaction, TxnError, TxnKind,
 };
 use forebay::{Change, Data, Key, TxnId, Value, Version};
-use futures_util::future::{Either, select};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, select};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::expiring::{self, own};
+use crate::leasing;
 use crate::oracle::Stock;
 use crate::world::Scenario;
 
@@ -24,7 +28,7 @@ pub const COUNTERS: u64 = 5;
 /// Documents that come and go.
 const BLIND: u64 = 2;
 /// Documents of the space that is cleared.
-const CLEARED: u64 = 3;
+pub const CLEARED: u64 = 3;
 /// The space that is cleared.
 pub const CLEARED_SPACE: u8 = 1;
 /// Transactions of one client.
@@ -43,7 +47,7 @@ fn blind(number: u64) -> Key {
     Key::new(0, format!("blind{number}").as_bytes())
 }
 
-fn cleared(number: u64) -> Key {
+pub fn cleared(number: u64) -> Key {
     Key::new(CLEARED_SPACE, format!("cleared{number}").as_bytes())
 }
 
@@ -141,7 +145,7 @@ pub struct Client {
 }
 
 /// The clients of one life.
-pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
+pub fn clients(engine: &Engine, seed: u64, book: &Book, history: &Arc<History>) -> Vec<BoxFuture<'static, ()>> {
     let client = |number: u64| {
         let random = SplitMix::new(seed.wrapping_mul(31).wrapping_add(number));
         let client = Client::new(engine.clone(), random, book.clone(), number);
@@ -151,7 +155,10 @@ pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
             ..client
         }
     };
-    (0..CLIENTS).map(client).collect()
+    let clients = (0..CLIENTS).map(|number| client(number).run().boxed());
+    // They are in every third world: what the others meet is rarer where they are.
+    let caches = (seed % 3 == 1).then(|| leasing::caches(engine, seed, book, history));
+    clients.chain(caches.into_iter().flatten()).collect()
 }
 
 impl Client {
@@ -174,7 +181,7 @@ impl Client {
         self.runtime.sleep(Duration::from_micros(us - us % self.grain_us)).await;
     }
 
-    pub async fn run(mut self) {
+    async fn run(mut self) {
         for _ in 0..STEPS {
             if self.random.below(25) > 0 {
                 self.step().await;
@@ -263,7 +270,7 @@ impl Client {
             Ok(Executed::Done(reads, committing)) => {
                 self.waits(Done { reads, ..Done::default() }, committing, Vec::new());
             }
-            Ok(Executed::WatchFailed) => broken("watch", "nothing was watched"),
+            Ok(Executed::WatchFailed | Executed::Stale(_)) => broken("watch", "nothing was watched"),
             Err(error) => self.refused(&error),
         }
     }
@@ -319,7 +326,7 @@ impl Client {
                 let increments = writes.iter().map(|key| (key.clone(), 1)).collect();
                 self.waits(Done { reads, writes, ..Done::default() }, committing, increments);
             }
-            Ok(Executed::WatchFailed) => broken("watch", "nothing was watched"),
+            Ok(Executed::WatchFailed | Executed::Stale(_)) => broken("watch", "nothing was watched"),
             Err(error) => self.refused(&error),
         }
     }
@@ -353,7 +360,7 @@ impl Client {
                 let increments = keys.iter().map(|key| (key.clone(), 1)).collect();
                 self.waits(Done { reads, writes: keys, ..Done::default() }, committing, increments);
             }
-            Ok(Executed::WatchFailed) => self.book.pages().marks.watch_failed += 1,
+            Ok(Executed::WatchFailed | Executed::Stale(_)) => self.book.pages().marks.watch_failed += 1,
             Err(error) => self.refused(&error),
         }
     }
@@ -390,7 +397,7 @@ impl Client {
             Ok(Executed::Done(reads, committing)) => {
                 self.waits(Done { reads, writes: keys, ..Done::default() }, committing, Vec::new());
             }
-            Ok(Executed::WatchFailed) => broken("watch", "nothing was watched"),
+            Ok(Executed::WatchFailed | Executed::Stale(_)) => broken("watch", "nothing was watched"),
             Err(error) => self.refused(&error),
         }
     }

@@ -52,6 +52,9 @@ const GATE: &[Expected] = &[
     (Fault::WrongSequence, Scenario::Sound, 200),
     (Fault::SecondLookSkipped, Scenario::Sound, 200),
     (Fault::ElisionBesideClearing, Scenario::Sound, 500),
+    (Fault::LeaseTakenLate, Scenario::Sound, 500),
+    (Fault::LeaseAheadOfPlaced, Scenario::Sound, 500),
+    (Fault::LeaseForgetsClearing, Scenario::Sound, 500),
 ];
 
 /// Puts each fault back and panics unless `run` finds it within so many seeds, in a run that is well without it.

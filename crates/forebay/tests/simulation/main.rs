@@ -17,6 +17,7 @@ mod demanding;
 mod detached;
 mod expiring;
 mod gate;
+mod leasing;
 mod oracle;
 mod outages;
 mod owners;

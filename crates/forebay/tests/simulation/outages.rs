@@ -50,7 +50,8 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         full_now_and_then(&runtime, &journal, random);
         let history = Arc::new(History::default());
         let engine = engine(&runtime, Arc::new(gate.clone()), random, history.clone());
-        let (clients, drained) = (work(engine.clone(), seed, past.book.clone(), None, random.draw()), gate.clone());
+        let (book, drained) = (past.book.clone(), gate.clone());
+        let clients = work(engine.clone(), seed, book, None, random.draw(), history.clone());
         let behind = demanding.clone();
         let ended = simulation.run_until(|steps| crash.is_due(steps), async move {
             clients.await;

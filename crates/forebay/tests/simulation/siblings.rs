@@ -359,7 +359,7 @@ impl Client {
                 self.counted.unseen += u64::from(unseen);
                 self.is_applied(committing).await.then_some(change)
             }
-            Ok(Executed::WatchFailed) => broken("watch", "nothing was watched"),
+            Ok(Executed::WatchFailed | Executed::Stale(_)) => broken("watch", "nothing was watched"),
             Err(error) => {
                 self.refused(&error);
                 None

@@ -168,7 +168,8 @@ fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
     let history = Arc::new(History::default());
     let engine = engine(&runtime, (life.wrap)(&runtime, store.clone(), random), random, history.clone());
     let incarnation = store.incarnation();
-    let work = work(engine.clone(), seed, past.book.clone(), life.disk.map(|(disk, _)| disk.clone()), random.draw());
+    let (book, disk, drawn) = (past.book.clone(), life.disk.map(|(disk, _)| disk.clone()), random.draw());
+    let work = work(engine.clone(), seed, book, disk, drawn, history.clone());
     let others = simulation.others();
     mutation::interleave_with(Some(Box::new(move || others.run(BETWEEN_STEPS_MAX))));
     let ended = simulation.run_to_step(life.crash_at.unwrap_or(u64::MAX), work);
@@ -261,14 +262,14 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
 }
 
 /// All that happens in one life.
-pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, random: u64) {
+pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, random: u64, history: Arc<History>) {
     let runtime = engine.runtime().clone();
     let mut clients = Vec::new();
-    for client in client::clients(&engine, seed, &book) {
+    for client in client::clients(&engine, seed, &book, &history) {
         let (sender, receiver) = futures_channel::oneshot::channel();
         clients.push(receiver);
         runtime.spawn(async move {
-            client.run().await;
+            client.await;
             let _ = sender.send(());
         });
     }

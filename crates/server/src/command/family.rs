@@ -45,6 +45,7 @@ const FAMILIES: &[(&str, &[Sub])] = &[
     ("script", super::server::SCRIPT),
     ("acl", super::acl::SUBS),
     ("hint", super::hint::SUBS),
+    ("lease", super::lease::SUBS),
     ("cache", super::cache::SUBS),
 ];
 

@@ -20,6 +20,7 @@ mod hashes;
 mod hint;
 mod info;
 mod keys;
+mod lease;
 mod lists;
 mod markdown;
 mod numbers;
@@ -44,6 +45,7 @@ pub use call::{Call, Known, bulk_of, part_of};
 pub use client::line as client_line;
 pub use element_scan::compare;
 pub use markdown::markdown_table;
+pub use transaction::Taken;
 
 use crate::session::Session;
 use crate::state::Shared;
@@ -198,6 +200,7 @@ const FAMILIES: &[&[Command]] = &[
     client::COMMANDS,
     catalogue::COMMANDS,
     hint::COMMANDS,
+    lease::COMMANDS,
     cache::COMMANDS,
     scan::COMMANDS,
     server::COMMANDS,
@@ -316,6 +319,12 @@ impl Command {
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
+    }
+
+    /// Whether it says what EXEC is to compare: where it is refused, EXEC is as well. Of a WATCH without keys nothing
+    /// is, as in Redis.
+    pub fn watches(&self, frame: Frame<'_>) -> bool {
+        (self.name == "watch" && frame.len() > 1) || (self.name == "lease" && lease::checks(frame))
     }
 
     /// Whether it shows or changes what the store holds, so that only the store's owner may answer it.

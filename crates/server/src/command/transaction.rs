@@ -1,6 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: a script that commits to the store as a whole or changes nothing; and TXN: a
 //! transaction whose client sees each answer before it sends the next command.
 
+mod claim;
 mod exec;
 mod lock;
 mod types;
@@ -8,21 +9,19 @@ mod types;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
+pub use claim::Taken;
+pub(super) use claim::{claim, parse_id};
 use exec::exec;
-use forebay::error::Unavailable;
 use forebay::key::Key;
-use forebay::outage::TicketState;
-use forebay::store::{Priority, Resolved};
-use forebay::txn::{TxnError, TxnKind};
+use forebay::store::Priority;
+use forebay::txn::TxnKind;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use lock::{lock, txn_keys};
 use types::types;
 
 use super::{Command, Flag, Group, Keys, Run, family, refused};
-use crate::given::{Begun, Claim, Ended};
 use crate::session::{Queue, Session};
-use crate::state::Shared;
 
 const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \
                           LOCK key [key ..] | COMMIT | ABORT | TYPE toml";
@@ -104,12 +103,12 @@ fn discard(session: &mut Session, _: Frame<'_>) -> Reply {
     if session.multi.queue.take().is_none() {
         return Reply::error(errors::DISCARD_WITHOUT_MULTI);
     }
-    session.multi.watched.clear();
+    session.multi.unwatch();
     Reply::OK
 }
 
 fn unwatch(session: &mut Session, _: Frame<'_>) -> Reply {
-    session.multi.watched.clear();
+    session.multi.unwatch();
     Reply::OK
 }
 
@@ -119,7 +118,7 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
             return Reply::error(errors::WATCH_IN_MULTI);
         }
         let mut keys: BTreeSet<Key> = frame.args().skip(1).map(|name| Key::new(session.space, name)).collect();
-        for watched in &session.multi.watched {
+        for watched in session.multi.watched.iter().filter(|watched| !watched.checked) {
             keys.remove(&watched.key);
         }
         let keys: Vec<Key> = keys.into_iter().collect();
@@ -190,7 +189,14 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
         None => {}
     }
     let claim = match id {
-        Some(id) => Some(claim(session, id).await?),
+        Some(id) => match claim(session, id).await? {
+            Taken::New(claim) => Some(claim),
+            Taken::Over { told, commit } => {
+                let reason = format!("this id has ended before: {told}");
+                session.open.set_over(reason, Reply::Simple(commit.into()));
+                return Err(Reply::Simple(told.into()));
+            }
+        },
         None => None,
     };
     let limit = session.shared.limits.transactions_max;
@@ -212,61 +218,6 @@ fn parse_priority(arg: &[u8]) -> Option<Priority> {
         b"high" => Priority::High,
         _ => return None,
     })
-}
-
-/// 128 bits in hexadecimal, with the dashes of a UUID or without.
-fn parse_id(arg: &[u8]) -> Result<u128, Reply> {
-    let digits = std::str::from_utf8(arg).unwrap_or_default().replace('-', "");
-    let hexadecimal = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let id = u128::from_str_radix(&digits, 16).ok().filter(|_| hexadecimal);
-    id.ok_or_else(|| Reply::error("ERR a transaction's id is a UUID, or 32 hexadecimal digits"))
-}
-
-/// Takes `id` for a transaction of this client; where one has committed under it before, what became of that one.
-async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
-    let (shared, user) = (session.shared.clone(), session.identity.name().clone());
-    let runtime = shared.engine.runtime();
-    let loaded = shared.given.load(&**shared.engine.store(), runtime.elapsed()).await;
-    loop {
-        let ended = match shared.given.begin(&user, id, runtime.elapsed()) {
-            Begun::New(claim) => match &loaded {
-                Ok(()) => return Ok(claim),
-                Err(Unavailable(why)) => return Err(refused(&shared, &TxnError::StoreDown(why.clone()))),
-            },
-            Begun::Open => return Err(Reply::error("TXCONFLICT the transaction with this id is not over, retry")),
-            Begun::Ended(ended) => ended,
-        };
-        let (told, commit) = match ended {
-            Ended::Committed(version) => (format!("COMMITTED {version}"), format!("OK {version}")),
-            Ended::Buffered(ticket) => buffered(&shared, ticket),
-            Ended::Unknown(unknown) => {
-                let resolved = match shared.engine.store().outcome(unknown).await {
-                    Ok(Resolved::Applied) => Some(Ended::Committed(unknown.0)),
-                    Ok(Resolved::NotApplied) => None,
-                    Err(_) => return Err(refused(&shared, &TxnError::Unknown(unknown))),
-                };
-                shared.given.resolve(&user, id, resolved, runtime.elapsed());
-                continue;
-            }
-        };
-        let reason = format!("this id has ended before: {told}");
-        session.open.set_over(reason, Reply::Simple(commit.into()));
-        return Err(Reply::Simple(told.into()));
-    }
-}
-
-/// What is told of a transaction that was buffered, at its begin and at its commit.
-fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
-    let kept = format!("BUFFERED {ticket}");
-    match shared.gate.as_ref().map(|gate| gate.ticket(ticket)) {
-        Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
-        Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
-        Some(TicketState::Conflict(reason)) => (format!("CONFLICT {reason}"), kept),
-        Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
-        Some(TicketState::Pending | TicketState::Over | TicketState::Lost | TicketState::Unknown) | None => {
-            (kept.clone(), kept)
-        }
-    }
 }
 
 fn step(session: &mut Session, frame: Frame<'_>) -> Reply {

@@ -1,12 +1,14 @@
 //! MULTI and WATCH: what is queued, what is watched.
 
 use forebay::key::SPACES;
+use forebay::mutation::{self, Fault};
 use forebay::txn::{PlannedLock, Watched};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, Request};
 
 use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES, planned};
-use crate::command::Command;
+use crate::command::{Command, Taken};
+use crate::given::Claim;
 use crate::limits::ServerLimits;
 
 /// A client's MULTI and WATCH.
@@ -14,8 +16,12 @@ use crate::limits::ServerLimits;
 pub struct Multi {
     /// The queued commands; `None` outside MULTI.
     pub queue: Option<Queue>,
-    /// Keys under WATCH, with what they were.
+    /// What EXEC compares first: keys under WATCH, with what they were, and those of LEASE CHECK.
     pub watched: Vec<Watched>,
+    /// That is not known, since WATCH or LEASE CHECK was refused: EXEC is, too.
+    pub unwatched: bool,
+    /// The id of the transaction that EXEC ends, of LEASE CHECK ID.
+    pub claimed: Option<Taken>,
 }
 
 /// Commands queued between MULTI and EXEC.
@@ -71,6 +77,24 @@ impl Queue {
 }
 
 impl Multi {
+    /// What EXEC compares, and the id under which it commits, both over with it; or why it does not run.
+    pub fn take_watched(&mut self) -> Result<(Vec<Watched>, Option<Claim>), Reply> {
+        let (watched, claimed) = (std::mem::take(&mut self.watched), self.claimed.take());
+        if std::mem::take(&mut self.unwatched) && !mutation::on(Fault::RefusedCheckCommits) {
+            return Err(Reply::error("EXECABORT a WATCH or LEASE CHECK before it was refused"));
+        }
+        match claimed {
+            Some(Taken::Over { told, .. }) => Err(Reply::error(format!("TXOVER {told}"))),
+            Some(Taken::New(claim)) => Ok((watched, Some(claim))),
+            None => Ok((watched, None)),
+        }
+    }
+
+    /// Forgets all that was watched or checked.
+    pub fn unwatch(&mut self) {
+        *self = Multi { queue: self.queue.take(), ..Multi::default() };
+    }
+
     /// A command could not be queued: EXEC refuses the whole.
     pub fn doom(&mut self) {
         if let Some(queue) = &mut self.queue {

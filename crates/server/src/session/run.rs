@@ -64,7 +64,7 @@ impl Session {
                     false => reply,
                 }
             }
-            Ok(Executed::WatchFailed) => Reply::NilArray,
+            Ok(Executed::WatchFailed | Executed::Stale(_)) => Reply::NilArray,
             Err(error @ TxnError::TooLarge(_)) if command.is(Flag::InParts) => return Err(error),
             Err(error) => {
                 if command.effect(frame) != Some(Effect::Read) {

@@ -199,7 +199,7 @@ impl Session {
         match engine.execute(&plan, self.context(), &mut Ahead::default(), read).await? {
             Executed::Done(read, committing) => committing.wait().await.map(|_| read),
             // It watches nothing.
-            Executed::WatchFailed => Ok((Err(Reply::NilArray), Seen::new())),
+            Executed::WatchFailed | Executed::Stale(_) => Ok((Err(Reply::NilArray), Seen::new())),
         }
     }
 }

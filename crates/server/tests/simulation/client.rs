@@ -8,19 +8,24 @@ use std::time::Duration;
 
 use forebay::runtime::simulated::SplitMix;
 use forebay::txn::Engine;
+use forebay::txn::history::History;
 use forebay::{Data, Key, Value};
 use forebay_protocol::Reply;
 use forebay_server::{ServerOptions, Shared};
-use futures_util::future::{Either, select};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, select};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::connection::{Connection, Ended, Request, request};
+use crate::leasing::{self, Copies};
 use crate::oracle::Stock;
 use crate::orders::{Orders, PAUSE_MS_MAX};
 use crate::world::Scenario;
 
 /// Names of counters; the first two always grow together, by scripts or transactions.
 const COUNTERS: [&str; 5] = ["pair0", "pair1", "counter0", "counter1", "counter2"];
+/// Those two.
+pub const PAIR: [&str; 2] = ["pair0", "pair1"];
 /// Documents that come and go.
 const BLIND: [&str; 2] = ["blind0", "blind1"];
 /// Documents of the database that is flushed.
@@ -39,7 +44,7 @@ pub fn all_keys() -> Vec<Key> {
 }
 
 /// The clients of one life.
-pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
+pub fn clients(engine: &Engine, seed: u64, book: &Book, _: &Arc<History>) -> Vec<BoxFuture<'static, ()>> {
     // What was shown in an earlier life holds in this one: nothing acknowledged is lost.
     let shared = Arc::new(Shared::new(ServerOptions::new(engine.clone())));
     let orders = Orders::new(book);
@@ -54,9 +59,10 @@ pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
             random: SplitMix::new(seed.wrapping_mul(37).wrapping_add(number)),
             book: book.clone(),
             name,
+            copies: Copies::default(),
         }
     };
-    (0..CLIENTS).map(client).collect()
+    (0..CLIENTS).map(|number| client(number).run().boxed()).collect()
 }
 
 /// Counters hold at least what was acknowledged, and at most what was ever sent besides.
@@ -86,13 +92,13 @@ fn count_of(value: Option<&Value>) -> i64 {
     }
 }
 
-fn parse(bytes: &[u8]) -> i64 {
+pub fn parse(bytes: &[u8]) -> i64 {
     let parsed = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
     parsed.unwrap_or_else(|| broken("values", format!("{bytes:?} is no counter")))
 }
 
 /// What a counter shows; `None` for an error.
-fn shown(reply: &Reply) -> Option<i64> {
+pub fn shown(reply: &Reply) -> Option<i64> {
     match reply {
         Reply::Integer(number) => Some(*number),
         Reply::Bulk(bytes) => Some(parse(bytes)),
@@ -107,18 +113,20 @@ pub fn happens_too(marks: &Marks, _: Scenario) -> Vec<(u64, &'static str)> {
 }
 
 pub struct Client {
-    connection: Connection,
+    pub connection: Connection,
     /// Taken when it begins.
     ended: Option<Ended>,
     orders: Orders,
-    shared: Arc<Shared>,
+    pub shared: Arc<Shared>,
     random: SplitMix,
-    book: Book,
-    name: String,
+    pub book: Book,
+    pub name: String,
+    /// They outlive its connections.
+    pub copies: Copies,
 }
 
 impl Client {
-    pub async fn run(mut self) {
+    async fn run(mut self) {
         let runtime = self.shared.engine.runtime().clone();
         let Some(mut ended) = self.ended.take() else { return };
         for _ in 0..STEPS {
@@ -141,7 +149,7 @@ impl Client {
         }
     }
 
-    fn chance(&mut self, one_in: u64) -> bool {
+    pub fn chance(&mut self, one_in: u64) -> bool {
         self.random.below(one_in) == 0
     }
 
@@ -149,17 +157,18 @@ impl Client {
         COUNTERS[2 + self.random.below(3) as usize]
     }
 
-    async fn pause(&mut self, us_max: u64) {
+    pub async fn pause(&mut self, us_max: u64) {
         let pause = Duration::from_micros(self.random.below(us_max));
         self.connection.pause(pause).await;
     }
 
     async fn step(&mut self) {
-        match self.random.below(10) {
+        match self.random.below(11) {
             0..=3 => self.batch().await,
             4 | 5 => self.script().await,
             6 => self.watch().await,
             7 => self.flushed().await,
+            8 => leasing::leased(self).await,
             _ => self.transaction().await,
         }
         if self.chance(30) {
@@ -175,7 +184,7 @@ impl Client {
     }
 
     /// Sends requests together and looks at each reply.
-    async fn ask(&mut self, requests: &[Request]) -> Vec<Reply> {
+    pub async fn ask(&mut self, requests: &[Request]) -> Vec<Reply> {
         let floors = self.book.pages().floors.clone();
         let replies = self.connection.ask(requests).await;
         let runtime = self.shared.engine.runtime().clone();
@@ -188,7 +197,13 @@ impl Client {
     }
 
     /// Whether a reply agrees with what was told before; `own`: in this batch.
-    fn judge(&self, request: &Request, reply: &Reply, floors: &BTreeMap<String, i64>, own: &mut BTreeMap<String, i64>) {
+    pub fn judge(
+        &self,
+        request: &Request,
+        reply: &Reply,
+        floors: &BTreeMap<String, i64>,
+        own: &mut BTreeMap<String, i64>,
+    ) {
         let mut pages = self.book.pages();
         let lossy = pages.lossy;
         if let Reply::Error(text) = reply {
@@ -248,13 +263,13 @@ impl Client {
     }
 
     /// Increments are about to be sent.
-    fn risk(&self, names: &[&str]) {
+    pub fn risk(&self, names: &[&str]) {
         let mut pages = self.book.pages();
         names.iter().for_each(|name| pages.sums.entry((*name).to_owned()).or_default().1 += 1);
     }
 
     /// The increments of `names` were answered by `reply`: they are there, or not, or nobody knows.
-    fn resolve(&self, names: &[&str], reply: &Reply) {
+    pub fn resolve(&self, names: &[&str], reply: &Reply) {
         let unknown = matches!(reply, Reply::Error(text) if text.starts_with(b"TXUNKNOWN"));
         let done = !matches!(reply, Reply::Error(_) | Reply::NilArray);
         let mut pages = self.book.pages();
@@ -331,7 +346,7 @@ impl Client {
     }
 
     /// What a script that committed has told of increments.
-    fn told(&self, names: &[&str], replies: &[Reply]) {
+    pub fn told(&self, names: &[&str], replies: &[Reply]) {
         let numbers: Vec<i64> = replies.iter().filter_map(shown).collect();
         expect(numbers.len() == names.len(), "errors", || format!("{names:?} got {replies:?}"));
         expect(numbers[0] == numbers[1], "strict serializability", || format!("half of a commit: {replies:?}"));

@@ -15,6 +15,7 @@ mod connection;
 mod demanding;
 #[path = "../../../forebay/tests/simulation/detached.rs"]
 mod detached;
+mod leasing;
 #[path = "../../../forebay/tests/simulation/oracle.rs"]
 mod oracle;
 mod orders;

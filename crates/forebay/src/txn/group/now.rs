@@ -13,15 +13,16 @@ use crate::read::{Read, record};
 use crate::store::{Commit, CommitOutcome, Write};
 use crate::txn::placed::Caching;
 use crate::txn::settled::Failure;
+use crate::version::{TxnId, Version};
 
 /// What became of a commit that was to be done at once.
 pub(in crate::txn) enum Now {
-    /// It is applied and published; its locks are the transaction's still.
-    Published,
+    /// It is applied and published under this version; its locks are the transaction's still.
+    Published(Version),
     /// It was not applied.
     Failed(Failure),
     /// It may have been applied, and nothing ever tells: its keys must stay locked.
-    Unknown,
+    Unknown(TxnId),
     /// It has to take its place among others.
     Later(Commit),
 }
@@ -29,22 +30,30 @@ pub(in crate::txn) enum Now {
 impl Committer {
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
     /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
-    pub(in crate::txn) fn commit_now(self: &Arc<Committer>, commit: Commit, caching: &Caching) -> Now {
-        if !self.is_idle() {
-            return Now::Later(commit);
-        }
+    pub(in crate::txn) fn commit_now(self: &Arc<Committer>, mut commit: Commit, caching: &Caching) -> Now {
+        let version = {
+            let mut queue = self.queue();
+            if !queue.is_idle() || !self.store.commits_now() {
+                return Now::Later(commit);
+            }
+            let version = self.mint.next();
+            queue.at_work.insert(version);
+            version
+        };
+        commit.place(version);
         let _guard = self.watch_for_panic(true);
         let now = self.apply_now(commit, caching);
-        if matches!(now, Now::Unknown) {
-            self.stop_for_good();
+        match now {
+            // What is half published is never called published.
+            Now::Unknown(_) => self.stop_for_good(),
+            _ => drop(self.queue().at_work.remove(&version)),
         }
         now
     }
 
     /// Whether nothing is on its way, and commits are taken.
     pub(in crate::txn) fn is_idle(&self) -> bool {
-        let queue = self.queue();
-        queue.refuses().is_none() && queue.unsettled.is_empty()
+        self.queue().is_idle()
     }
 
     /// While what it gives back is there and armed, a panic stops the commits for good.
@@ -88,7 +97,7 @@ impl Committer {
                         self.cache.publish_group(&group, &contexts, true);
                     }
                 }
-                Now::Published
+                Now::Published(version)
             }
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
             Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
@@ -98,7 +107,7 @@ impl Committer {
                 // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
                 tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
                 commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
-                Now::Unknown
+                Now::Unknown(commit.id)
             }
             // What is buffered waits for the journal; what was sent before did not come from here.
             Some(CommitOutcome::Buffered(_) | CommitOutcome::Repeated(_)) | None => Now::Later(commit),

@@ -1,11 +1,12 @@
 //! The commits that have a place, and why none may get one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::room::Room;
 use crate::mutation::{self, Fault};
 use crate::txn::placed::Placed;
 use crate::txn::settled::Settled;
+use crate::version::Version;
 
 /// Commits that one flush of the store may carry; to publish more writes than that takes long.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -18,6 +19,8 @@ pub(super) struct Queue {
     pub(super) placed: VecDeque<Placed>,
     pub(super) room: Room,
     pub(super) next_place: u64,
+    /// Commits that are done at once under their locks, and clearings: what is at work and has no place.
+    pub(super) at_work: BTreeSet<Version>,
     /// The loop is at work, or about to be.
     pub(super) running: bool,
     /// Commits that are not settled, by place.
@@ -35,6 +38,7 @@ impl Queue {
             placed: VecDeque::new(),
             room: Room::new(placed_bytes_max, ordered),
             next_place: 0,
+            at_work: BTreeSet::new(),
             running: false,
             unsettled: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -53,6 +57,17 @@ impl Queue {
         };
         let count = self.placed.iter().take(GROUP_COMMITS_MAX).take_while(fits).count();
         self.placed.drain(..count.max(1).min(self.placed.len())).collect()
+    }
+
+    /// Whether no commit is on its way, and commits are taken.
+    pub(super) fn is_idle(&self) -> bool {
+        self.refuses().is_none() && self.unsettled.is_empty()
+    }
+
+    /// The least version under which something may still be published.
+    pub(super) fn least_at_work(&self) -> Option<Version> {
+        let placed = self.unsettled.values().next().and_then(Settled::version);
+        placed.into_iter().chain(self.at_work.first().copied()).min()
     }
 
     /// Why no commit is taken now.

@@ -4,8 +4,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{LARGE_BYTES, Transaction, TxnError, TxnKind};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow, Look};
+use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::read::Read;
 use crate::store::portion::PORTION_BYTES_MAX;
 use crate::txn::ahead::Ahead;
 use crate::txn::locks::Pending;
@@ -130,10 +132,14 @@ impl Transaction {
             let why = format!("{key} waits for commit {id}, whose outcome is unknown");
             return Err(TxnError::StoreDown(why));
         }
-        if pending.read.version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
+        // Locks go on when the commit has its place.
+        let Some(version) = there(pending.settled.version()) else {
+            return Err(TxnError::Conflict(format!("{key} is being written")));
+        };
+        if version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
             return Err(TxnError::Conflict("the store was reopened".into()));
         }
-        self.documents.load(key.clone(), pending.read);
+        self.documents.load(key.clone(), Read { value: pending.value, version });
         if !mutation::on(Fault::PendingShown) {
             self.depends.push(pending.settled);
         }

@@ -3,6 +3,7 @@
 use super::{Documents, Transaction, TxnError};
 use crate::txn::Plan;
 use crate::txn::ahead::Ahead;
+use crate::txn::plan::Overtaken;
 
 /// Bytes of documents above which to work on them takes long.
 pub const LARGE_BYTES: usize = 512 << 10;
@@ -16,28 +17,28 @@ pub fn take_long(documents_bytes: usize, commands: usize) -> bool {
 }
 
 impl Transaction {
-    /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; `None` if a watched
-    /// key has changed.
+    /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; it does not run if
+    /// what the plan watches has changed.
     pub(in crate::txn) async fn run_in_room<T>(
         &mut self,
         plan: &Plan,
         ahead: &mut Ahead,
         body: &mut impl FnMut(&mut Documents) -> Result<T, T>,
-    ) -> Result<Option<Result<T, T>>, TxnError> {
-        if !self.prepare(plan, ahead).await? {
-            return Ok(None);
+    ) -> Result<Result<Result<T, T>, Overtaken>, TxnError> {
+        if let Some(overtaken) = self.prepare(plan, ahead).await? {
+            return Ok(Err(overtaken));
         }
         self.leave_with_large(plan.bodies).await;
         let answer = body(self.documents_mut());
         if answer.is_err() || self.has_room() {
-            return Ok(Some(answer));
+            return Ok(Ok(answer));
         }
         // It shows what is given up, and may be as long.
         drop(answer);
-        if !self.wait_for_room(plan, ahead).await? {
-            return Ok(None);
+        match self.wait_for_room(plan, ahead).await? {
+            Some(overtaken) => Ok(Err(overtaken)),
+            None => Ok(Ok(body(self.documents_mut()))),
         }
-        Ok(Some(body(self.documents_mut())))
     }
 
     /// To work on large documents takes long: it is done where no other task waits for it. Its task comes back when its
@@ -60,8 +61,8 @@ impl Transaction {
     /// Waits for that room, and is then as it was before its body ran: with its locks, and what it needs loaded anew.
     /// What it had made is given up first, so that those who wait hold little, however many they are. The body makes
     /// the same of the same documents; where they are others by then, of another size, the room that it has will do.
-    /// False if a watched key has changed.
-    async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
+    /// What the plan watches may have changed.
+    async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<Option<Overtaken>, TxnError> {
         let footprint = self.documents.footprint();
         self.documents = self.inner.documents();
         // With the documents goes what it had for them.

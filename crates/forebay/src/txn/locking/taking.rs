@@ -99,7 +99,12 @@ impl Transaction {
 
     /// Compares all that was read with the store, if that was asked for.
     pub(super) async fn check_reads(&self) -> Result<(), TxnError> {
-        let checks = if self.kind == TxnKind::ReadOnlyChecked { self.checks() } else { Vec::new() };
+        let validates = self.validates && self.documents.written().next().is_none();
+        let checks = match self.kind {
+            TxnKind::ReadOnlyChecked => self.checks(),
+            _ if validates => self.checks(),
+            _ => Vec::new(),
+        };
         if checks.is_empty() {
             return Ok(());
         }

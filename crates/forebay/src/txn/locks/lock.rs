@@ -268,6 +268,7 @@ impl Lock {
         }
         let behind = self.queue.values().skip(1).find(|waiter| self.held_by(waiter.owner).is_some());
         assert!(behind.is_none(), "{name}: an upgrade waits behind others");
-        assert!(self.pending.is_sorted_by_key(|pending| pending.read.version), "{name}: results in commit order");
+        let version = |pending: &Pending| (pending.settled.version().is_none(), pending.settled.version());
+        assert!(self.pending.is_sorted_by_key(version), "{name}: results in commit order");
     }
 }

@@ -1,74 +1,113 @@
 //! EXEC: the queued commands as one transaction.
 
-use forebay::key::{Key, KeyRef};
-use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, Wanted, take_long};
+use forebay::key::KeyRef;
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, Wanted, Watched, take_long};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use crate::command::{Call, Effect, Known, Run, compare, refused};
+use crate::command::{Call, Effect, Known, Run, compare, lease, refused};
+use crate::given::Claim;
 use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
         let Some(queue) = session.multi.queue.take() else { return Reply::error(errors::EXEC_WITHOUT_MULTI) };
-        let watched = std::mem::take(&mut session.multi.watched);
+        let watched = session.multi.take_watched();
         if queue.doomed {
             return Reply::error(errors::EXECABORT);
         }
+        let (watched, claim) = match watched {
+            Ok(watched) => watched,
+            Err(refused) => return refused,
+        };
         // Watching nothing and only reading: served without a lock if all is cached.
-        if watched.is_empty()
+        let plain = watched.is_empty() && claim.is_none();
+        if plain
             && !session.unsettled()
             && let Some(done) = exec_published(session, &queue).await
         {
             return compared(session, &queue, done).await;
         }
-        if watched.is_empty()
+        if plain
             && queue.is_short()
             && let Some(done) = exec_at_once(session, &queue)
         {
             return compared(session, &queue, done).await;
         }
-        let mut locks = queue.locks();
-        let _lent = match session.lend_to(locks.len()) {
-            Ok(lent) => lent,
-            Err(refused) => return refused,
-        };
-        let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
-        locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let (locks, caller) = (in_order(locks), session.waiting_client());
-        let bytes_max = Some(session.shared.limits.txn_bytes_max);
-        let (strict, bodies) = (session.strict, queue.commands.len());
-        let (name, keeps_turn) = ("exec", true);
-        let mut plan = Plan { locks, watched, strict, name, caller, bodies, bytes_max, keeps_turn, ..Plan::default() };
-        let context = session.context();
-        let shared = session.shared.clone();
-        let mut ahead = Ahead::default();
-        // Of what is not known nobody can say whether it has changed.
-        let may_be_blind =
-            plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
-        let executed = loop {
-            let body = |documents: &mut Documents| run_queue(session, &queue, documents);
-            match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
-                Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
-                executed => break executed,
+        exec_locked(session, &queue, watched, claim).await
+    })
+}
+
+/// Runs a script under locks, after what is watched was compared.
+async fn exec_locked(session: &mut Session, queue: &Queue, watched: Vec<Watched>, claim: Option<Claim>) -> Reply {
+    // Before anything is compared: what is found current is so as of it.
+    let checked = watched.iter().any(|watched| watched.checked).then(|| session.shared.engine.as_of());
+    let _lent = match session.lend_to(queue.locks().len()) {
+        Ok(lent) => lent,
+        Err(refused) => return refused,
+    };
+    let mut plan = plan_of(session, queue, watched, &claim);
+    let context = session.context();
+    let shared = session.shared.clone();
+    let mut ahead = Ahead::default();
+    // Of what is not known nobody can say whether it has changed.
+    let may_be_blind =
+        plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
+    let executed = loop {
+        let body = |documents: &mut Documents| run_queue(session, queue, documents);
+        match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
+            Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
+            executed => break executed,
+        }
+    };
+    match executed {
+        Ok(Executed::Done(done, mut committing)) => {
+            session.turn = committing.take_turn();
+            if let Some(claim) = claim {
+                claim.follow(committing.witness(), shared.engine.runtime());
             }
-        };
-        match executed {
-            Ok(Executed::Done(done, mut committing)) => {
-                session.turn = committing.take_turn();
-                session.committing = Some((committing, false));
-                compared(session, &queue, done).await
-            }
-            Ok(Executed::WatchFailed) => Reply::NilArray,
-            Err(error) => {
-                if plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
-                    session.replies.note_failed(&error);
-                }
-                refused(&session.shared, &error)
+            // Rows that others write to have the numbers of their tables.
+            let owned = shared.engine.store().caps().owned;
+            let version = committing.id().map(|id| id.0).filter(|_| owned);
+            session.committing = Some((committing, false));
+            let reply = compared(session, queue, done).await;
+            match checked {
+                Some(as_of) => lease::validated(reply, version, as_of.filter(|as_of| shared.engine.stands(*as_of))),
+                None => reply,
             }
         }
-    })
+        Ok(Executed::WatchFailed) => Reply::NilArray,
+        Ok(Executed::Stale(stale)) => lease::stale(&stale),
+        Err(error) => {
+            if let Some(claim) = claim {
+                claim.end(&Err(error.clone()), shared.engine.runtime().elapsed());
+            }
+            if plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
+                session.replies.note_failed(&error);
+            }
+            refused(&shared, &error)
+        }
+    }
+}
+
+/// What a script is going to lock, load and compare.
+fn plan_of(session: &Session, queue: &Queue, watched: Vec<Watched>, claim: &Option<Claim>) -> Plan {
+    let shared = |watched: &Watched| PlannedLock { key: watched.key.clone(), mode: Mode::Shared, load: true };
+    let mut locks = queue.locks();
+    locks.extend(watched.iter().map(shared));
+    Plan {
+        locks: in_order(locks),
+        watched,
+        given: claim.as_ref().map(Claim::given_id),
+        strict: session.strict,
+        name: "exec",
+        caller: session.waiting_client(),
+        bodies: queue.commands.len(),
+        bytes_max: Some(session.shared.limits.txn_bytes_max),
+        keeps_turn: true,
+        ..Plan::default()
+    }
 }
 
 /// The replies of a script, and which of them have still to be compared with their patterns.

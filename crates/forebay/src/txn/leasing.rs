@@ -1,0 +1,100 @@
+//! Reads for caches that stand outside, in the applications: what such a cache may keep, and as of when.
+//!
+//! A transaction that only reads may end without a message, if what it has read was there at one moment. Its client
+//! can tell by versions alone. Each read comes with a version P, `as_of`, that the server takes *before* it looks. All
+//! up to P is published then, and nothing will be published at or below P. So a transaction whose greatest version is
+//! at most its least P has read what was there when that P was taken (`docs/guarantees.md`, K). No clock decides that.
+//!
+//! Where others write to the store, and where writes are kept for later, no such P is known.
+
+use std::sync::Arc;
+
+use super::caller::Caller;
+use super::documents::Documents;
+use super::mode::Mode;
+use super::{Ahead, Committing, Engine, Executed, Plan, PlannedLock, TxnError};
+use crate::cache::Context;
+use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
+use crate::read::Read;
+use crate::version::Version;
+
+/// Some documents for a cache outside.
+#[derive(Debug)]
+pub struct Leased {
+    /// All up to this version was published before the first of them was read, and nothing will be at or below it.
+    pub as_of: Option<Version>,
+    /// A place for each key that was asked for. What has expired is absent, under its version.
+    pub reads: Vec<Read>,
+    /// The moment of the read, ms since the Unix epoch: what is left of a document's life counts from it.
+    pub now_ms: u64,
+}
+
+impl Engine {
+    /// A version up to which all that is committed is published; for a client that then has what it read compared
+    /// ([`Watched::named`](super::Watched::named)): what is found current is so as of this version.
+    pub fn as_of(&self) -> Option<Version> {
+        self.inner.committer.as_of()
+    }
+
+    /// Whether what was published as of that version is there still: a store that was reopened may have lost some.
+    pub fn stands(&self, as_of: Version) -> bool {
+        self.inner.store.incarnation() == as_of.incarnation
+    }
+
+    /// The documents of `keys`, at most `bytes_max` of them together, and as of when. Nothing of it may be shown before
+    /// the [`Committing`] is settled. With `locked` it takes locks in any case: so must a connection that has commits
+    /// which are not published, to see them.
+    pub async fn lease(
+        &self,
+        keys: &[Key],
+        context: Context,
+        caller: Option<Arc<Caller>>,
+        bytes_max: usize,
+        locked: bool,
+    ) -> Result<(Leased, Committing), TxnError> {
+        let late = mutation::on(Fault::LeaseTakenLate);
+        let as_of = self.as_of().filter(|_| !late);
+        let borrowed: Vec<KeyRef<'_>> = keys.iter().map(Key::borrow).collect();
+        let published = (!locked).then(|| self.read_published(&borrowed, &context)).flatten();
+        let (reads, now_ms, committing) = match published {
+            Some(mut documents) if documents.held_bytes() <= bytes_max => {
+                let reads = reads_of(keys, &mut documents);
+                (reads, documents.now_ms(), Committing::nothing())
+            }
+            _ => self.lease_locked(keys, context, caller, bytes_max).await?,
+        };
+        mutation::interleave();
+        let as_of = if late { self.as_of() } else { as_of };
+        Ok((Leased { as_of: as_of.filter(|as_of| self.stands(*as_of)), reads, now_ms }, committing))
+    }
+
+    async fn lease_locked(
+        &self,
+        keys: &[Key],
+        context: Context,
+        caller: Option<Arc<Caller>>,
+        bytes_max: usize,
+    ) -> Result<(Vec<Read>, u64, Committing), TxnError> {
+        let mut ordered = keys.to_vec();
+        ordered.sort_unstable();
+        ordered.dedup();
+        let locks = ordered.into_iter().map(|key| PlannedLock { key, mode: Mode::Shared, load: true });
+        let bytes_max = Some(bytes_max);
+        let plan = Plan { locks: locks.collect(), name: "lease", caller, bytes_max, ..Plan::default() };
+        let look = |documents: &mut Documents| Ok((reads_of(keys, documents), documents.now_ms()));
+        match self.execute(&plan, context, &mut Ahead::default(), look).await? {
+            Executed::Done((reads, now_ms), committing) => Ok((reads, now_ms, committing)),
+            Executed::WatchFailed | Executed::Stale(_) => Err(TxnError::Conflict("nothing is watched".into())),
+        }
+    }
+}
+
+/// What `documents` show of each of `keys`, which are loaded.
+fn reads_of(keys: &[Key], documents: &mut Documents) -> Vec<Read> {
+    let read = |key: &Key| Read {
+        value: documents.value(key.borrow()).ok().flatten().cloned(),
+        version: documents.version(key.borrow()).unwrap_or_default(),
+    };
+    keys.iter().map(read).collect()
+}

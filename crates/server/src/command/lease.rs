@@ -1,0 +1,288 @@
+//! LEASE: documents for a cache inside the application, and the check that they are current (`docs/leases.md`).
+//!
+//! `LEASE GET` answers documents with their versions, and with a version P, `as_of`. All up to P was published before
+//! the documents were read, and nothing will be published at or below P. `LEASE CHECK` names versions as a client has
+//! read them. The EXEC that follows compares them under its locks, and commits or tells which are stale.
+//!
+//! A version is written `1-3`, or `-1-3` where the key was absent at it.
+
+use std::collections::HashSet;
+
+use forebay::key::{Key, KeyRef};
+use forebay::read::Read;
+use forebay::txn::{Leased, Watched};
+use forebay::value::Data;
+use forebay::version::Version;
+use forebay_protocol::decoder::parse_integer;
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::BoxFuture;
+
+use super::family::{self, Sub, SubRun};
+use super::transaction::{claim, parse_id};
+use super::{Command, Flag, Group, Keys, Run, Taken, bulk_of, refused};
+use crate::session::Session;
+
+/// Hits of one key that the policy is told with one request. More say no more to any policy.
+const HITS_TOLD_MAX: i64 = 16;
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "lease",
+    syntax: "subcommand [arg ..]",
+    summary: "Documents for a cache in the application, and the check that they are current",
+    group: Group::Transactions,
+    arity: -2,
+    keys: Keys::Custom(each_key),
+    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "lease")),
+    flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads, Flag::Again],
+}];
+
+pub(super) const SUBS: &[Sub] = &[
+    Sub {
+        name: "get",
+        syntax: "numkeys key [key ..] [HITS n ..]",
+        summary: "Type, document, version, as-of version, writes per second and ms to expiry of each key",
+        arity: -4,
+        flags: &[],
+        run: SubRun::Engine(get),
+    },
+    Sub {
+        name: "check",
+        syntax: "[ID uuid] key version [key version ..]",
+        summary: "Has the next EXEC commit only if each key is at this version; -TXSTALE tells which are not",
+        arity: -4,
+        flags: &[],
+        run: SubRun::Engine(check),
+    },
+];
+
+/// Whether a request is a LEASE CHECK.
+pub(super) fn checks(frame: Frame<'_>) -> bool {
+    frame.get(1).is_some_and(|name| name.eq_ignore_ascii_case(b"check"))
+}
+
+fn each_key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
+    let mut tell = |name| take(KeyRef { space, name });
+    if checks(frame) {
+        frame.args().skip(if id_of(frame).is_some() { 4 } else { 2 }).step_by(2).for_each(&mut tell);
+    } else if frame.get(1).is_some_and(|name| name.eq_ignore_ascii_case(b"get")) {
+        let count = frame.get(2).and_then(parse_integer).and_then(|count| usize::try_from(count).ok());
+        frame.args().skip(3).take(count.unwrap_or(0)).for_each(&mut tell);
+    }
+}
+
+fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        let (keys, hits) = match asked(session, frame) {
+            Ok(asked) => asked,
+            Err(error) => return error,
+        };
+        let shared = session.shared.clone();
+        let (context, caller) = (session.context(), session.waiting_client());
+        let told = keys.iter().zip(hits);
+        told.for_each(|(key, hits)| shared.engine.cache().hit_elsewhere(key.borrow(), hits, &context));
+        let bytes_max = shared.limits.txn_bytes_max.min(shared.limits.client_reply_bytes_max / 2);
+        match shared.engine.lease(&keys, context, caller, bytes_max, session.unsettled()).await {
+            Ok((leased, mut committing)) => {
+                session.turn = committing.take_turn();
+                session.committing = Some((committing, false));
+                Reply::Array(entries(&leased))
+            }
+            Err(error) => refused(&shared, &error),
+        }
+    })
+}
+
+/// The keys of a LEASE GET, and how often the client's cache has served each since it asked last.
+fn asked(session: &Session, frame: Frame<'_>) -> Result<(Vec<Key>, Vec<u64>), Reply> {
+    let count = parse_integer(frame.arg(2)).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
+    let keys_max = session.shared.limits.lease_keys_max;
+    let count = usize::try_from(count).ok().filter(|count| *count > 0);
+    let count = count.ok_or(Reply::error("ERR numkeys should be greater than 0"))?;
+    if count > keys_max {
+        return Err(Reply::error(format!("LIMIT lease_keys_max {keys_max}")));
+    }
+    if frame.len() < 3 + count {
+        return Err(Reply::error("ERR Number of keys can't be greater than number of args"));
+    }
+    let keys = frame.args().skip(3).take(count).map(|name| Key::new(session.space, name)).collect();
+    let mut rest = frame.args().skip(3 + count);
+    let hits = match rest.next() {
+        None => Vec::new(),
+        Some(option) if option.eq_ignore_ascii_case(b"hits") && rest.len() == count => {
+            let number = |arg| parse_integer(arg).filter(|hits| *hits >= 0).map(|hits| hits.min(HITS_TOLD_MAX) as u64);
+            let hits: Option<Vec<u64>> = rest.map(number).collect();
+            hits.ok_or(Reply::error("ERR HITS takes a number of hits, not negative, for each key"))?
+        }
+        Some(option) if option.eq_ignore_ascii_case(b"hits") => {
+            return Err(Reply::error("ERR HITS takes a number of hits, not negative, for each key"));
+        }
+        Some(_) => return Err(Reply::error(errors::SYNTAX)),
+    };
+    Ok((keys, hits))
+}
+
+/// `[type, document, version, as-of, writes, fresh-ms]` of each key.
+fn entries(leased: &Leased) -> Vec<Reply> {
+    let as_of = version_or_nil(leased.as_of);
+    let entry = |read: &Read| {
+        let (kind, document) = match &read.value {
+            Some(value) => (value.kind().name(), document(&value.data)),
+            None => ("none", Reply::Nil),
+        };
+        let expires_at = read.value.as_ref().and_then(|value| value.expires_at_ms);
+        let fresh_ms = expires_at.map_or(Reply::Nil, |at| Reply::Integer(at.saturating_sub(leased.now_ms) as i64));
+        let version = Reply::Text(named(read.version, read.value.is_some()));
+        Reply::Array(vec![Reply::Simple(kind.into()), document, version, as_of.clone(), Reply::Nil, fresh_ms])
+    };
+    leased.reads.iter().map(entry).collect()
+}
+
+/// A byte string as it is; a hash as its fields, each with its value behind it; a list or set as its elements.
+fn document(data: &Data) -> Reply {
+    match data {
+        Data::Bytes(bytes) => bulk_of(bytes),
+        Data::Hash(hash) => {
+            let pair = |(field, value): (&_, &_)| [Reply::Bulk(Clone::clone(field)), Reply::Bulk(Clone::clone(value))];
+            Reply::Array(hash.iter().flat_map(pair).collect())
+        }
+        Data::List(list) => Reply::Array(list.iter().cloned().map(Reply::Bulk).collect()),
+        Data::Set(set) => Reply::Array(set.iter().cloned().map(Reply::Bulk).collect()),
+    }
+}
+
+/// A version as it travels: with a `-` before it where its key is absent.
+fn named(version: Version, present: bool) -> String {
+    let absent = if present { "" } else { "-" };
+    format!("{absent}{version}")
+}
+
+fn version_or_nil(version: Option<Version>) -> Reply {
+    version.map_or(Reply::Nil, |version| Reply::Text(version.to_string()))
+}
+
+/// The version, and whether its key was present, of what [`named`] has written.
+fn parse_version(arg: &[u8]) -> Option<(Version, bool)> {
+    let text = std::str::from_utf8(arg).ok()?;
+    let (text, present) = text.strip_prefix('-').map_or((text, true), |text| (text, false));
+    let version = text.parse::<Version>().ok()?;
+    // One way to write it: `+1-3` and `01-3` are mistakes.
+    (version.to_string() == text).then_some((version, present))
+}
+
+/// The id of LEASE CHECK ID. A key may be named `ID` as well: a version is no UUID.
+fn id_of(frame: Frame<'_>) -> Option<u128> {
+    let option = frame.get(2).is_some_and(|option| option.eq_ignore_ascii_case(b"id"));
+    frame.get(3).filter(|_| option).and_then(|id| parse_id(id).ok())
+}
+
+fn check<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        match checked(session, frame) {
+            Ok(watched) => take(session, watched, id_of(frame)).await.unwrap_or_else(|error| error),
+            Err(error) => error,
+        }
+    })
+}
+
+/// What a LEASE CHECK names.
+fn checked(session: &Session, frame: Frame<'_>) -> Result<Vec<Watched>, Reply> {
+    let first = if id_of(frame).is_some() { 4 } else { 2 };
+    if frame.len() <= first || !(frame.len() - first).is_multiple_of(2) {
+        return Err(errors::wrong_arguments("lease|check"));
+    }
+    let before = &session.multi.watched;
+    let checked = before.iter().filter(|watched| watched.checked);
+    let mut keys: HashSet<Key> = checked.map(|watched| watched.key.clone()).collect();
+    let count = (frame.len() - first) / 2;
+    let limits = &session.shared.limits;
+    if keys.len() + count > limits.lease_checks_max {
+        return Err(Reply::error(format!("LIMIT lease_checks_max {}", limits.lease_checks_max)));
+    }
+    if before.len() + count > limits.watched_keys_max {
+        return Err(Reply::error(format!("LIMIT watched_keys_max {}", limits.watched_keys_max)));
+    }
+    let mut watched = Vec::with_capacity(count);
+    for at in (first..frame.len()).step_by(2) {
+        let (name, version) = (frame.arg(at), frame.arg(at + 1));
+        let Some((version, present)) = parse_version(version) else {
+            let version = version.escape_ascii();
+            return Err(Reply::error(format!("ERR '{version}' is no version: expected 1-3, or -1-3 of an absent key")));
+        };
+        let key = Key::new(session.space, name);
+        if !keys.insert(key.clone()) {
+            return Err(Reply::error(format!("ERR key '{}' is checked twice", name.escape_ascii())));
+        }
+        watched.push(Watched::named(key, version, present));
+    }
+    Ok(watched)
+}
+
+/// Takes all that for the next EXEC.
+async fn take(session: &mut Session, watched: Vec<Watched>, id: Option<u128>) -> Result<Reply, Reply> {
+    let mut reply = Reply::OK;
+    if let Some(id) = id {
+        if session.multi.claimed.is_some() {
+            return Err(Reply::error("ERR the transaction has an id"));
+        }
+        let taken = claim(session, id).await?;
+        if let Taken::Over { told, .. } = &taken {
+            reply = Reply::Simple(told.clone().into());
+        }
+        session.multi.claimed = Some(taken);
+    }
+    session.multi.watched.extend(watched);
+    Ok(reply)
+}
+
+/// The answer of an EXEC after LEASE CHECK: the replies, under which version it has written, and as of when all that
+/// was checked is current.
+pub(super) fn validated(replies: Reply, version: Option<Version>, as_of: Option<Version>) -> Reply {
+    match replies {
+        error @ Reply::Error(_) => error,
+        replies => Reply::Array(vec![replies, version_or_nil(version), version_or_nil(as_of)]),
+    }
+}
+
+/// The answer where keys were stale: `TXSTALE key version ..`. In a key, bytes other than printable ASCII, and `\`, are
+/// written `\xNN`.
+pub(super) fn stale(stale: &[Watched]) -> Reply {
+    let mut text = String::from("TXSTALE");
+    for now in stale {
+        text.push(' ');
+        text.push_str(&escaped(now.key.name()));
+        text.push(' ');
+        text.push_str(&named(now.version, now.present));
+    }
+    Reply::error(text)
+}
+
+fn escaped(name: &[u8]) -> String {
+    let byte = |byte: &u8| match byte {
+        0x21..=0x7e if *byte != b'\\' => char::from(*byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    name.iter().map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_one_form() {
+        let version = Version { incarnation: 1, sequence: 3 };
+        for (text, parsed) in [("1-3", Some((version, true))), ("-1-3", Some((version, false)))] {
+            assert_eq!(parse_version(text.as_bytes()), parsed);
+            assert_eq!(parsed.map(|(version, present)| named(version, present)), Some(text.to_owned()));
+        }
+        for text in ["", "-", "1", "1-", "-1", "--1-3", "1--3", "+1-3", "01-3", "1-3 ", "1-18446744073709551616"] {
+            assert_eq!(parse_version(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_an_error_is_one_word() {
+        assert_eq!(escaped(b"a:1"), "a:1");
+        assert_eq!(escaped(b"a b\\\r\n\xff"), "a\\x20b\\x5c\\x0d\\x0a\\xff");
+    }
+}
