@@ -44,6 +44,8 @@ pub enum Fault {
     LeaseAheadOfPlaced,
     /// It holds as of a clearing that is not over.
     LeaseForgetsClearing,
+    /// It holds as of a commit that is done at once, and under way.
+    LeaseOverlooksAtOnce,
     /// In an outage a document that was read, and then written for that, is merged with what others have written to it.
     ToldMerged,
     /// A pipelined read is served without locks although a commit of its connection is not published.

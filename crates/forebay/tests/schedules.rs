@@ -240,6 +240,36 @@ fn write_one_key(commits: Commits) {
     assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
 }
 
+/// Two copies of a client's that were there at one moment, by what their versions say, show a commit to both or not at
+/// all.
+#[test]
+fn leased_copies_are_of_one_moment() {
+    BOTH.into_iter().for_each(|commits| check(move || lease_two_keys(commits)));
+}
+
+fn lease_two_keys(commits: Commits) {
+    let world = world(commits, 2, 1 << 20);
+    world.increment(2);
+    let writers = [0, 1].map(|_| {
+        let world = world.clone();
+        shuttle::thread::spawn(move || world.increment(2))
+    });
+    let lease = |at: usize| {
+        let key = &world.keys[at..=at];
+        let leased = world.engine.lease(key, Context::default(), None, usize::MAX, false);
+        let (leased, committing) = shuttle::future::block_on(leased).expect("nothing is in the way");
+        shuttle::future::block_on(committing.wait()).expect("the store is sound");
+        (leased.reads[0].version, leased.as_of.expect("it is known"))
+    };
+    for order in [[0, 1], [1, 0]] {
+        let [(first, since), (second, then)] = order.map(lease);
+        if first.max(second) <= since.min(then) {
+            assert_eq!(first, second, "half of a commit");
+        }
+    }
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+}
+
 /// Two readers of one key each, one after the other in real time, do not see a commit to both keys half.
 #[test]
 fn single_reads_follow_real_time() {
@@ -396,6 +426,10 @@ const GATE: &[(Fault, fn(), u64)] = &[
     (Fault::UnmarkedEarly, || read_two_keys(Commits::InGroups), 3000),
     (Fault::ResumedUnlocked, read_again_beside_commits, 10_000),
     (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 10_000),
+    (Fault::LeaseTakenLate, || lease_two_keys(Commits::AtOnce), 10_000),
+    (Fault::LeaseTakenLate, || lease_two_keys(Commits::InGroups), 10_000),
+    (Fault::LeaseAheadOfPlaced, || lease_two_keys(Commits::InGroups), 10_000),
+    (Fault::LeaseOverlooksAtOnce, || lease_two_keys(Commits::AtOnce), 10_000),
 ];
 
 /// Every other seed some schedules with few switches at chosen places, else a random one. What a failure says.

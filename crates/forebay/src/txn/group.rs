@@ -43,7 +43,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Footprint, Resolved, Store, Write};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::version::{Mint, TxnId, Version};
 use last::LastReads;
 pub(super) use now::Now;
@@ -83,6 +83,8 @@ pub(super) struct Committer {
     store: Arc<dyn Store>,
     mint: Arc<Mint>,
     queue: Mutex<Queue>,
+    /// What was done at once under numbers up to this one is over.
+    passed: AtomicU64,
 }
 
 impl Committer {
@@ -95,7 +97,7 @@ impl Committer {
         placed_bytes_max: usize,
     ) -> Committer {
         let queue = Mutex::new(Queue::new(placed_bytes_max, store.caps().ordered));
-        Committer { runtime, cache, locks, store, mint, queue }
+        Committer { runtime, cache, locks, store, mint, queue, passed: AtomicU64::new(0) }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -2,6 +2,7 @@
 
 use super::Committer;
 use crate::mutation::{self, Fault};
+use crate::sync::Ordering;
 use crate::version::Version;
 
 impl Committer {
@@ -37,8 +38,12 @@ impl Committer {
         if mutation::on(Fault::LeaseAheadOfPlaced) {
             return Some(newest);
         }
-        if self.store.commits_now() {
+        if self.store.commits_now()
+            && self.passed.load(Ordering::Acquire) < newest.sequence
+            && !mutation::on(Fault::LeaseOverlooksAtOnce)
+        {
             self.locks.pass();
+            self.passed.fetch_max(newest.sequence, Ordering::AcqRel);
         }
         Some(least.map_or(newest, |least| least.before().min(newest)))
     }
