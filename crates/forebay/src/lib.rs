@@ -7,6 +7,7 @@
 //! * [`txn`]: transactions: locks, levels, group commit, publication, recorded histories.
 //! * [`graph`]: transaction types as graphs: which of their keys have to be cached together.
 //! * [`cache`]: what is kept in memory, within one byte budget; [`policy`] decides what stays.
+//! * [`lease`]: for how long a copy that a client keeps is worth using.
 //! * [`outage`]: what is kept safe while the store is away.
 //! * [`tier`]: where buffered writes live until the store has them.
 //! * [`store`]: where the truth lives; drivers of other databases implement [`store::Store`].
@@ -18,6 +19,7 @@ pub mod cache;
 pub mod change;
 pub mod error;
 pub mod key;
+pub mod lease;
 #[doc(hidden)]
 pub mod mutation;
 pub mod outage;

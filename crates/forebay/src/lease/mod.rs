@@ -1,0 +1,14 @@
+//! For how long a copy that a client keeps is worth using (KAIROS, section 4).
+//!
+//! A copy is right as long as nobody writes its document; whether it was is found when the transaction commits. So a
+//! lease is a guess, and never decides whether a transaction is right. Too short a lease fetches what would have done.
+//! Too long a one has transactions abort for what they have read. [`term`] says which lease costs least, from the mean
+//! times between reads and between writes. [`rates`] estimates those.
+//!
+//! Nothing here has a clock: each moment is an argument.
+
+pub mod rates;
+pub mod term;
+
+pub use rates::{ReadGap, WriteRates};
+pub use term::{Gaps, Rule, Term};
