@@ -44,6 +44,10 @@ pub enum Fault {
     LeaseAheadOfPlaced,
     /// It holds as of a clearing that is not over.
     LeaseForgetsClearing,
+    /// Caches elsewhere are told of a change before it is visible here.
+    ToldBeforePublication,
+    /// A client that wants to be told of changes of a key is noted after it has read it.
+    NotedAfterRead,
     /// It holds as of a commit that is done at once, and under way.
     LeaseOverlooksAtOnce,
     /// In an outage a document that was read, and then written for that, is merged with what others have written to it.

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const MONITORS: u32 = 1;
 /// Clients are paused (CLIENT PAUSE).
 pub const PAUSED: u32 = 2;
+/// Someone tracks keys, or has subscribed to what is told of them.
+pub const TRACKING: u32 = 4;
 
 /// A set of the bits above.
 #[derive(Debug, Default)]

@@ -22,9 +22,10 @@ use bytes::{Buf, BytesMut};
 use forebay::cache::Lent;
 use forebay_protocol::{Batch, Decoder, Reply};
 
+use crate::clients::Client;
 use crate::room::{Claim, LANE_TURN, Place};
 use crate::session::Session;
-use crate::state::{Client, Shared};
+use crate::state::Shared;
 use amounts::*;
 use meanwhile::Meanwhile;
 use wire::{Ready, Wire};

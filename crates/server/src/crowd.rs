@@ -35,8 +35,9 @@ use std::time::Duration;
 
 use forebay::txn::Turn;
 
+use crate::clients::Client;
 use crate::limits::ServerLimits;
-use crate::state::{Client, Shared};
+use crate::state::Shared;
 use state::{Ask, State};
 
 /// A client for which others wait takes so many bytes in so long a time, at least.

@@ -13,6 +13,7 @@
 
 pub mod access;
 pub mod attention;
+pub mod clients;
 pub mod command;
 mod connection;
 mod crowd;
@@ -22,6 +23,7 @@ mod glob;
 pub mod graphs;
 mod http;
 pub mod labels;
+pub mod leases;
 mod limits;
 mod listener;
 pub mod metrics;
@@ -40,12 +42,14 @@ mod stop;
 mod strangers;
 pub mod tally;
 pub mod tls;
+pub mod tracking;
 pub mod walks;
 
 pub use access::Access;
+pub use clients::Client;
 pub use http::Http;
 pub use limits::ServerLimits;
 pub use listener::{Reserved, ServeError, Server};
 pub use reload::check_graphs;
 pub use session::Session;
-pub use state::{Client, ServerOptions, Shared};
+pub use state::{ServerOptions, Shared};

@@ -40,8 +40,15 @@ pub struct ServerLimits {
     pub watched_keys_max: usize,
     /// Keys of one LEASE GET.
     pub lease_keys_max: usize,
+    /// Documents whose writes are counted apart for LEASE GET; of the others it is known that they are written less.
+    pub lease_rates_max: usize,
     /// Keys that LEASE CHECK names before one EXEC; they count as watched too.
     pub lease_checks_max: usize,
+    /// Keys that are noted for CLIENT TRACKING, of all clients; the one noted longest ago is given up for another, and
+    /// told.
+    pub tracking_keys_max: usize,
+    /// Bytes that those take.
+    pub tracking_bytes_max: usize,
     /// What one request may ask.
     pub request: RequestLimits,
 }
@@ -81,7 +88,10 @@ impl Default for ServerLimits {
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,
             watched_keys_max: 10_000,
+            tracking_keys_max: 1_000_000,
+            tracking_bytes_max: 256 << 20,
             lease_keys_max: 1024,
+            lease_rates_max: 65_536,
             lease_checks_max: 4096,
             request: RequestLimits::default(),
         }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use crate::clients::Client;
 use crate::connection;
 use crate::connection::wire::TlsStream;
-use crate::state::{Client, ServerOptions, Shared};
+use crate::state::{ServerOptions, Shared};
 use crate::tls::Tls;
 
 /// How long connections may take to finish after a stop.

@@ -9,8 +9,8 @@ use forebay_protocol::Frame;
 use futures_util::task::AtomicWaker;
 
 use crate::attention::{Attention, MONITORS};
+use crate::clients::Client;
 use crate::command::Command;
-use crate::state::Client;
 
 /// Monitors at a time.
 pub const MONITORS_MAX: usize = 16;

@@ -30,8 +30,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use crate::clients::Client;
 use crate::limits::ServerLimits;
-use crate::state::{Client, Shared};
+use crate::state::Shared;
 use state::State;
 
 /// Over so long a time it is judged whether a client is slow, while others wait.

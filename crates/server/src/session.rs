@@ -19,6 +19,7 @@ mod open;
 mod planned;
 mod readers;
 mod run;
+mod tracked;
 mod turns;
 mod wide;
 
@@ -39,14 +40,17 @@ pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
+pub use tracked::{CHANNEL, Tracked};
 pub use turns::Turns;
 
+use crate::clients::Client;
 use crate::command::{Command, Effect, Flag, Run, document_error};
 use crate::crowd::Counted;
 use crate::monitor::Monitor;
 use crate::outage::Notice;
 use crate::replies::{Replies, is_large};
-use crate::state::{Client, Shared};
+use crate::state::Shared;
+use crate::strangers::is_of_http;
 use crate::tally::Pending;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
 use at_once::Hit;
@@ -102,6 +106,10 @@ pub struct Session {
     pub blind: bool,
     /// CACHE NOTIFY.
     pub notice: Option<Arc<Notice>>,
+    /// CLIENT TRACKING.
+    pub tracked: Option<Box<Tracked>>,
+    /// SUBSCRIBE.
+    pub subscribed: bool,
     /// Number of the transaction that the batch at hand is, if it only reads and somebody follows transactions.
     batch_txn: u64,
     /// Figures that are not in the server's yet.
@@ -150,6 +158,8 @@ impl Session {
             strict: false,
             blind: false,
             notice: None,
+            tracked: None,
+            subscribed: false,
             batch_txn: 0,
             pending: Pending::default(),
         };
@@ -169,6 +179,8 @@ impl Session {
         self.replies.forget_last_write();
         self.stop_monitor();
         self.notify(false);
+        self.track(None);
+        self.subscribe(false);
         self.identify(None);
         self.client.names().name.clear();
         self.publish_state();
@@ -197,21 +209,22 @@ impl Session {
                 if self.closing && !mutation::on(Fault::KilledInPauseServed) {
                     break;
                 }
+                if self.refuses_while_subscribed(frame) {
+                    continue;
+                }
             }
             let command = match self.accept_aside(frame, found[at % LOOK_UP_FRAMES]).await {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
-                    let found = found[at % LOOK_UP_FRAMES];
-                    self.note_unwatched(found.is_some_and(|(_, command)| command.watches(frame)));
-                    self.answer(&error);
+                    self.refuse(found[at % LOOK_UP_FRAMES], frame, &error);
                     continue;
                 }
             };
             let effect = command.effect(frame);
             let away_read = away && effect == Some(Effect::Read);
             let hit = effect == Some(Effect::Read)
-                && match self.serve_published(command, frame) {
+                && match self.serve_noted(command, frame) {
                     Hit::Long => self.serve_long(command, frame).await,
                     hit => hit == Hit::Served,
                 };
@@ -243,6 +256,12 @@ impl Session {
             self.shared.figures.count_away(batch.len(), away_reads, self.pending.errors_all() - errors);
         }
         self.publish_state();
+    }
+
+    /// Answers a request that does not run.
+    fn refuse(&mut self, found: Option<(usize, &'static Command)>, frame: Frame<'_>, error: &Reply) {
+        self.multi.note_unwatched(found.is_some_and(|(_, command)| command.watches(frame)));
+        self.answer(error);
     }
 
     /// Checks what can be checked of a request, whose command was looked up, before it runs. `Ok(None)`: there is
@@ -356,12 +375,6 @@ impl Session {
         locks
     }
 
-    /// With `refused`, what the next EXEC is to compare is not known: it is refused as well. Not so in MULTI, as in
-    /// Redis.
-    fn note_unwatched(&mut self, refused: bool) {
-        self.multi.unwatched |= refused && self.multi.queue.is_none();
-    }
-
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let began = self.shared.engine.runtime().elapsed();
@@ -373,7 +386,7 @@ impl Session {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => {
                 let reply = body(self, frame).await;
-                self.note_unwatched(reply.is_error() && command.watches(frame));
+                self.multi.note_unwatched(reply.is_error() && command.watches(frame));
                 reply
             }
             Run::Documents(_, body) if self.is_wide(command, frame) => self.run_wide(command, body, frame, true).await,
@@ -473,16 +486,9 @@ impl Drop for Session {
         self.end_reads();
         self.stop_monitor();
         self.notify(false);
+        self.subscribe(false);
+        self.shared.trackers.leave(&self.client, &self.shared.attention);
         self.pending.flush(&self.shared.tally);
         self.open.drop_transaction(&self.shared);
     }
-}
-
-/// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
-/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's
-/// value may follow its colon without a space, and some programs put one before the colon.
-fn is_of_http(name: &[u8]) -> bool {
-    let (start, end) = name.split_at(name.len().min(4));
-    let host = start.eq_ignore_ascii_case(b"host") && (end.is_empty() || end.starts_with(b":"));
-    host || name.eq_ignore_ascii_case(b"post")
 }

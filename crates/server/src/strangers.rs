@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::state::Client;
+use crate::clients::Client;
 
 /// The pool.
 #[derive(Default)]
@@ -65,10 +65,19 @@ impl Strangers {
     }
 }
 
+/// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
+/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's
+/// value may follow its colon without a space, and some programs put one before the colon.
+pub fn is_of_http(name: &[u8]) -> bool {
+    let (start, end) = name.split_at(name.len().min(4));
+    let host = start.eq_ignore_ascii_case(b"host") && (end.is_empty() || end.starts_with(b":"));
+    host || name.eq_ignore_ascii_case(b"post")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Clients;
+    use crate::clients::Clients;
 
     #[test]
     fn the_largest_goes_first_and_what_is_forgotten_is_given_back() {

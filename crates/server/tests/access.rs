@@ -118,6 +118,27 @@ async fn without_a_password_all_is_as_before() {
     .await;
 }
 
+/// CLIENT TRACKING tells no name that its client may not read.
+#[tokio::test]
+async fn what_is_told_of_keys_follows_the_rights() {
+    let (_folder, shared) =
+        with_users("user default on nopass ~* &* +@all\nuser bob on #HASH ~bob:* +@all -@dangerous");
+    let (mut admin, mut bob) = (Peer::new(&shared), Peer::new(&shared));
+    assert!(bob.say("HELLO 3 AUTH bob hunter2").await.starts_with('%'));
+    let lease = bob.say("LEASE GET 2 bob:1 other").await;
+    assert!(lease.starts_with("-NOPERM"), "{lease}");
+    let check = bob.say("LEASE CHECK other 1-1\nMULTI\nEXEC").await;
+    assert!(check.starts_with("-NOPERM") && check.contains("-EXECABORT a WATCH or LEASE CHECK"), "{check}");
+    bob.say("CLIENT TRACKING ON BCAST").await;
+    admin.say("SET other 1\nSET bob:1 1").await;
+    assert_eq!(bob.say("PING").await, ">2|$10|invalidate|*1|$5|bob:1|+PONG|");
+    // A connection of another user may keep what bob's may not read: bob's is told that something has changed.
+    let target = bob.session.client.id;
+    bob.say("CLIENT TRACKING OFF").await;
+    admin.say(&format!("CLIENT TRACKING ON REDIRECT {target}\nGET other\nSET other 2")).await;
+    assert_eq!(bob.say("PING").await, ">2|$10|invalidate|_|+PONG|");
+}
+
 #[tokio::test]
 async fn what_a_user_may_do_is_checked_everywhere() {
     let (_folder, shared) = with_users(

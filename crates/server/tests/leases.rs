@@ -6,29 +6,64 @@ mod support;
 use forebay::mutation::{self, Fault};
 use support::{Peer, server};
 
+/// What was said, with `WRITES` for each number of writes per second.
+fn without_rates(said: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in said.split('|') {
+        if word.contains('.') && word.parse::<f64>().is_ok_and(|rate| rate > 0.0) {
+            words.pop();
+            words.push("WRITES");
+        } else {
+            words.push(word);
+        }
+    }
+    words.join("|")
+}
+
 const REFUSED: &str = "-EXECABORT a WATCH or LEASE CHECK before it was refused|";
 
 #[tokio::test]
 async fn documents_come_with_their_versions() {
     let mut peer = Peer::new(&server(|_| {}));
     peer.say("SET s v\nHSET h f 1 g 2\nRPUSH l a b a\nSADD m x").await;
-    peer.check(&[
-        ("LEASE GET 1 s", "*1|*6|+string|$1|v|$3|1-1|$3|1-4|$-1|$-1|"),
-        ("LEASE GET 1 h", "*1|*6|+hash|*4|$1|f|$1|1|$1|g|$1|2|$3|1-2|$3|1-4|$-1|$-1|"),
+    for (request, expected) in [
+        ("LEASE GET 1 s", "*1|*6|+string|$1|v|$3|1-1|$3|1-4|WRITES|$-1|"),
+        ("LEASE GET 1 h", "*1|*6|+hash|*4|$1|f|$1|1|$1|g|$1|2|$3|1-2|$3|1-4|WRITES|$-1|"),
         (
             "lease get 2 l m",
-            "*2|*6|+list|*3|$1|a|$1|b|$1|a|$3|1-3|$3|1-4|$-1|$-1|*6|+set|*1|$1|x|$3|1-4|$3|1-4|$-1|$-1|",
+            "*2|*6|+list|*3|$1|a|$1|b|$1|a|$3|1-3|$3|1-4|WRITES|$-1|*6|+set|*1|$1|x|$3|1-4|$3|1-4|WRITES|$-1|",
         ),
-        ("LEASE GET 1 none", "*1|*6|+none|$-1|$4|-1-0|$3|1-4|$-1|$-1|"),
+        ("LEASE GET 1 none", "*1|*6|+none|$-1|$4|-1-0|$3|1-4|WRITES|$-1|"),
         ("DEL s", ":1|"),
-        ("LEASE GET 2 s s HITS 3 0", "*2|*6|+none|$-1|$4|-1-5|$3|1-5|$-1|$-1|*6|+none|$-1|$4|-1-5|$3|1-5|$-1|$-1|"),
-    ])
-    .await;
+        (
+            "LEASE GET 2 s s HITS 3 0",
+            "*2|*6|+none|$-1|$4|-1-5|$3|1-5|WRITES|$-1|*6|+none|$-1|$4|-1-5|$3|1-5|WRITES|$-1|",
+        ),
+    ] {
+        assert_eq!(without_rates(&peer.say(request).await), expected, "{request}");
+    }
     peer.say("SET s v PX 100000").await;
-    let said = peer.say("LEASE GET 1 s").await;
+    let said = without_rates(&peer.say("LEASE GET 1 s").await);
     let fresh: u64 = said.trim_end_matches('|').rsplit(':').next().unwrap().parse().unwrap();
-    assert!(said.starts_with("*1|*6|+string|$1|v|$3|1-6|$3|1-6|$-1|:") && (1..=100_000).contains(&fresh), "{said}");
-    assert_eq!(peer.say("SELECT 3\nLEASE GET 1 s").await, "+OK|*1|*6|+none|$-1|$4|-1-0|$3|1-6|$-1|$-1|");
+    assert!(said.starts_with("*1|*6|+string|$1|v|$3|1-6|$3|1-6|WRITES|:") && (1..=100_000).contains(&fresh), "{said}");
+    let said = without_rates(&peer.say("SELECT 3\nLEASE GET 1 s").await);
+    assert_eq!(said, "+OK|*1|*6|+none|$-1|$4|-1-0|$3|1-6|WRITES|$-1|");
+}
+
+#[tokio::test]
+async fn others_writes_are_counted() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (Peer::new(&shared), Peer::new(&shared));
+    let rate = |said: String| said.split('|').rev().nth(2).unwrap().parse::<f64>().unwrap();
+    let none = rate(peer.say("LEASE GET 1 a").await);
+    for n in 0..30 {
+        peer.say(&format!("SET a {n}")).await;
+        other.say(&format!("SET a {n}\nSET b {n}")).await;
+    }
+    // A moment later; nobody knows how much.
+    let [all, own] = [rate(Peer::new(&shared).say("LEASE GET 1 a").await), rate(peer.say("LEASE GET 1 a").await)];
+    assert!(all > 1.5 * own && own > 5.0 * none, "{all} {own} {none}");
+    assert!(rate(other.say("LEASE GET 1 b").await) <= none, "it is the only one that writes it");
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 12] = [
+static SHARES: [Share; 13] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -75,6 +75,9 @@ static SHARES: [Share; 12] = [
         set: |to, bytes| to.server.multi_bytes_max = usize_of(bytes), total: None },
     Share { name: "request-bytes-max", part: 4, floor: DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.server.request.request_bytes_max = bytes as u32, total: None },
+    Share { name: "tracking-bytes-max", part: 32, floor: MIB, most: 256 * MIB,
+        set: |to, bytes| to.server.tracking_bytes_max = usize_of(bytes),
+        total: Some(|of| of.server.tracking_bytes_max as u64) },
     Share { name: "outage-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.outage_bytes_max = bytes, total: None },
 ];

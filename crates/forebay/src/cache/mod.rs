@@ -17,6 +17,7 @@
 //! of some hashes, its own lock and its own policy order. All share one byte budget. The cache never calls a store.
 
 mod budget;
+mod changes;
 mod fence;
 mod guard;
 mod hits;
@@ -25,6 +26,7 @@ mod likeness;
 mod options;
 mod outside;
 mod partition;
+mod publishing;
 mod reading;
 mod show;
 mod standing;
@@ -37,6 +39,7 @@ mod watch;
 use std::sync::Arc;
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
+pub use changes::Changed;
 pub use fence::{Begin, Fill, Follow};
 pub use guard::GivenUp;
 pub use lent::{LENT_UNNOTICED_BYTES, Lent};
@@ -57,11 +60,11 @@ use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::version::Version;
+use changes::Changes;
 use forebay_cache::Readers;
 use guard::{Beside, Guard, Guarded};
 use hits::{Hits, Turns};
 use partition::Partition;
-use smallvec::SmallVec;
 use transactions::Following;
 
 /// One so-manyth of the budget may be out of sight and not dropped, since readers may see it, before nothing new is
@@ -96,6 +99,7 @@ struct Inner {
     following: Following,
     /// There, if the policy hears of hits, and later than they are.
     turns: Option<Turns>,
+    changes: Changes,
     /// Hits and misses when the counted figures were set back.
     counted_before: Mutex<(u64, u64)>,
 }
@@ -152,6 +156,7 @@ impl Cache {
                 next_fill: Alone(AtomicU64::new(0)),
                 following: Following::default(),
                 turns: wait.then(Turns::new),
+                changes: Changes::default(),
                 counted_before: Mutex::new((0, 0)),
             }),
         };
@@ -191,73 +196,11 @@ impl Cache {
         }
     }
 
-    /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
-    /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
-    pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
-        self.publish_group(group, &[], false);
-        self.release(held);
-    }
-
-    /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
-    /// fills that were begun without their locks end now, before anything of it is seen.
-    pub fn publish_locked(&self, group: &[(Key, Option<Read>)], context: &Context) {
-        self.publish_group(group, std::slice::from_ref(context), true);
-    }
-
-    /// Makes a group visible as a whole. `contexts` says of each key what the policy may know of its last write; of the
-    /// keys beyond its end, what it says of its own last one.
-    pub(crate) fn publish_group(&self, group: &[(Key, Option<Read>)], contexts: &[Context], ends_fills: bool) {
-        let context_of = |at: usize| contexts.get(at).or(contexts.last()).copied().unwrap_or_default();
-        if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
-            let each = group.iter().enumerate();
-            return each
-                .for_each(|(at, one)| self.publish_group(std::slice::from_ref(one), &[context_of(at)], ends_fills));
-        }
-        if let [(key, Some(read))] = group {
-            let hash = key.borrow().hash64();
-            let mut partition = self.inner.partition_of(hash);
-            if ends_fills {
-                partition.end_flight(key, None);
-            }
-            // One key changes at one moment by itself.
-            let entering = Entering { context: &context_of(0), kind: AccessKind::Write, marked: false };
-            return self.install(&mut partition, hash, key, read, entering);
-        }
-        let hashes: SmallVec<[u64; 8]> = group.iter().map(|(key, _)| key.borrow().hash64()).collect();
-        for ((key, _), hash) in group.iter().zip(&hashes) {
-            let mut partition = self.inner.partition_of(*hash);
-            if ends_fills {
-                partition.end_flight(key, None);
-            }
-            partition.set_marked(*hash, key.borrow(), true);
-        }
-        let marked = !mutation::on(Fault::UnmarkedEarly);
-        if !marked {
-            self.unmark(group, &hashes);
-        }
-        for (at, ((key, read), hash)) in group.iter().zip(&hashes).enumerate() {
-            match read {
-                Some(read) => {
-                    let mut partition = self.inner.partition_of(*hash);
-                    let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked };
-                    self.install(&mut partition, *hash, key, read, entering);
-                }
-                None => self.remove_written(key, &context_of(at)),
-            }
-        }
-        self.unmark(group, &hashes);
-    }
-
-    fn unmark(&self, group: &[(Key, Option<Read>)], hashes: &[u64]) {
-        for ((key, _), hash) in group.iter().zip(hashes) {
-            self.inner.partition_of(*hash).set_marked(*hash, key.borrow(), false);
-        }
-    }
-
     /// Someone else wrote `key`: drops what is older than `version` and ends the fills begun before.
     pub fn invalidate(&self, key: &Key, version: Version) {
         let freed = self.inner.partition(key.borrow()).invalidate(key, version);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.changed(Changed::Key(key, 0));
     }
 
     /// Drops `key` and ends the fills begun before.
@@ -265,7 +208,9 @@ impl Cache {
         let mut partition = self.inner.partition(key.borrow());
         partition.tell_gone(key.borrow(), None);
         let freed = partition.remove(key);
+        drop(partition);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.changed(Changed::Key(key, 0));
     }
 
     /// Likewise for a key that was written, where what came of it is not known or not wanted.
@@ -297,6 +242,7 @@ impl Cache {
             let freed = partition.clear(&of);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        self.changed(Changed::Everything);
     }
 
     /// Drops all entries, ends all fills and has the policy begin again: no ghost, frequency or statistic of what went
@@ -315,6 +261,7 @@ impl Cache {
         }
         drop(partitions);
         self.charge_learned();
+        self.changed(Changed::Everything);
     }
 
     /// Tells the policy what a hint set stands for; to be called before the first access that has it.

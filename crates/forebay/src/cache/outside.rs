@@ -1,6 +1,6 @@
 //! What becomes of a cached document of which another source knows something: that it has changed, or what it is now.
 
-use super::Cache;
+use super::{Cache, Changed};
 use crate::key::Key;
 use crate::read::Read;
 use crate::sync::Ordering;
@@ -16,7 +16,9 @@ impl Cache {
         }
         partition.tell_gone(key.borrow(), None);
         let freed = partition.remove(key);
+        drop(partition);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.changed(Changed::Key(key, 0));
         Some(freed > 0)
     }
 
@@ -26,7 +28,9 @@ impl Cache {
         if partition.peek(key.borrow()).is_none_or(|cached| cached.version != version) {
             partition.tell_gone(key.borrow(), None);
             let freed = partition.remove(key);
+            drop(partition);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+            self.changed(Changed::Key(key, 0));
         }
     }
 
@@ -49,7 +53,11 @@ impl Cache {
             }
             false => partition.remove(key),
         };
+        drop(partition);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        if !same {
+            self.changed(Changed::Key(key, 0));
+        }
         !same
     }
 }

@@ -37,7 +37,7 @@ use futures_util::future::BoxFuture;
 use super::locks::{Locks, Owner, Pending};
 use super::placed::{Caching, Placed, Rest};
 use super::settled::{self, Failure, Landed, Settled, Settlement};
-use crate::cache::Cache;
+use crate::cache::{Cache, Changed};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -119,6 +119,9 @@ impl Committer {
         self.cache.hold(commit.writes.iter().map(|write| &write.key));
         if mutation::on(Fault::LockBeforePlace) || mutation::on(Fault::CacheBeforeStore) {
             settled.placed(self.mint.next());
+        }
+        if mutation::on(Fault::ToldBeforePublication) {
+            commit.writes.iter().for_each(|write| self.cache.changed(Changed::Key(&write.key, 0)));
         }
         if ordered {
             self.put_down(&commit, &settled);

@@ -83,6 +83,8 @@ pub struct Marks {
     /// Transactions of caches outside that ended without a message, and those that had read what was stale.
     pub alone: u64,
     pub stale: u64,
+    /// Messages of CLIENT TRACKING.
+    pub told: u64,
 }
 
 impl Marks {
@@ -155,6 +157,7 @@ impl Marks {
             (&mut self.wounded, other.wounded),
             (&mut self.alone, other.alone),
             (&mut self.stale, other.stale),
+            (&mut self.told, other.told),
         ];
         for (mine, more) in pairs {
             *mine += more;

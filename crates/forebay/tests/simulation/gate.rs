@@ -54,7 +54,7 @@ const GATE: &[Expected] = &[
     (Fault::ElisionBesideClearing, Scenario::Sound, 500),
     (Fault::LeaseTakenLate, Scenario::Sound, 500),
     (Fault::LeaseAheadOfPlaced, Scenario::Sound, 500),
-    (Fault::LeaseForgetsClearing, Scenario::Sound, 500),
+    (Fault::LeaseForgetsClearing, Scenario::Sound, 2000),
 ];
 
 /// Puts each fault back and panics unless `run` finds it within so many seeds, in a run that is well without it.

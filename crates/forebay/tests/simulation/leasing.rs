@@ -1,8 +1,8 @@
 //! Caches that stand outside: they keep what they have read. Transactions that only read end without a message where
 //! the versions say that they may. Else the server compares what they know.
 //!
-//! A transaction that ends without a message goes on record as a read between the request that brought the least of its
-//! P and the answer (`docs/guarantees.md`, K). So the judge looks at real time too.
+//! A transaction that ends without a message is recorded as a read: it began with the request that brought the least of
+//! its P, and ended with the answer (`docs/guarantees.md`, K). So the judge looks at real time too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -289,6 +289,8 @@ pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>
             }
             drop(engine.fetch_ahead(&nobodys).await);
             no_clearing(&engine).await;
+            // What a client that is gone has handed over lands without it.
+            engine.drained().await;
             return;
         }
         runtime.sleep(Duration::from_millis(100)).await;

@@ -213,6 +213,11 @@ impl Rights {
     }
 
     /// As in Redis one pattern must permit all of it: `%R~a* %W~ab*` does not permit to read and write `abc`.
+    /// Whether what `key` holds, and so its name, may be read.
+    pub fn may_read(&self, key: &[u8]) -> bool {
+        self.all_keys || self.permits_key(key, true, false)
+    }
+
     fn permits_key(&self, key: &[u8], reads: bool, writes: bool) -> bool {
         self.keys.iter().any(|known| {
             (known.read || !reads) && (known.write || !writes) && glob::matches(&known.pattern, key, false)

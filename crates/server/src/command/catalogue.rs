@@ -74,6 +74,7 @@ fn group_name(group: Group) -> &'static str {
         Group::Lists => "list",
         Group::Sets => "set",
         Group::Transactions => "transactions",
+        Group::PubSub => "pubsub",
         Group::Cache => "cache",
         Group::Server => "server",
     }

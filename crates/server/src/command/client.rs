@@ -7,17 +7,15 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::family::{self, Sub, SubRun, is, text};
-use super::{Command, Flag, Group, Keys, Run};
+use super::{Command, Flag, Group, Keys, Run, tracking};
 use crate::access::Access;
+use crate::clients::Client;
 use crate::pause::PAUSE_MS_MAX;
 use crate::session::{ReplyMode, Session};
-use crate::state::{Client, Shared};
+use crate::state::Shared;
 
 /// Longest name that a client may give itself or its library, in bytes.
 const CLIENT_NAME_BYTES_MAX: usize = 1024;
-
-/// What clients are told that want the server to track their keys.
-const NO_TRACKING: &str = "ERR CLIENT TRACKING is not supported yet";
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "client",
@@ -124,27 +122,35 @@ pub(super) const SUBS: &[Sub] = &[
     },
     Sub {
         name: "tracking",
-        syntax: "ON|OFF ..",
-        summary: "Not supported yet",
+        syntax: "ON|OFF [REDIRECT id] [PREFIX prefix ..] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+        summary: "Has the client, or another one, told what may have changed of what it has read",
         arity: -3,
         flags: &[],
-        run: SubRun::Session(|_, _| Reply::error(NO_TRACKING)),
+        run: SubRun::Session(tracking::tracking),
     },
     Sub {
         name: "trackinginfo",
         syntax: "",
-        summary: "Not supported yet",
+        summary: "How the client tracks",
         arity: 2,
         flags: &[],
-        run: SubRun::Session(|_, _| Reply::error(NO_TRACKING)),
+        run: SubRun::Session(tracking::info),
+    },
+    Sub {
+        name: "getredir",
+        syntax: "",
+        summary: "The id of the client that is told in its place; 0 without, -1 where it does not track",
+        arity: 2,
+        flags: &[],
+        run: SubRun::Session(tracking::get_redirect),
     },
     Sub {
         name: "caching",
         syntax: "YES|NO",
-        summary: "Not supported yet",
+        summary: "Whether what the next command reads is noted",
         arity: 3,
         flags: &[],
-        run: SubRun::Session(|_, _| Reply::error(NO_TRACKING)),
+        run: SubRun::Session(tracking::caching),
     },
 ];
 

@@ -87,8 +87,12 @@ pub(super) const COMMANDS: &[Command] = &[
 /// What HELLO and INFO call the server: the version of Redis whose commands it honours.
 pub const REDIS_VERSION: &str = "7.2.4";
 
-fn ping(_: &mut Session, frame: Frame<'_>) -> Reply {
+fn ping(session: &mut Session, frame: Frame<'_>) -> Reply {
     match frame.len() {
+        // As in Redis, where messages of a channel come in between.
+        1 | 2 if session.subscribed && session.protocol == Protocol::Resp2 => {
+            Reply::Array(vec![Reply::Text("pong".into()), Reply::bulk(frame.get(1).unwrap_or_default())])
+        }
         1 => Reply::Simple("PONG".into()),
         2 => Reply::bulk(frame.arg(1)),
         _ => errors::wrong_arguments("ping"),

@@ -116,7 +116,7 @@ fn clients(view: &View<'_>, lines: &mut Lines) {
     lines.add("connected_clients", shared.clients.len());
     lines.add("maxclients", shared.limits.clients_max);
     lines.add("blocked_clients", 0);
-    lines.add("tracking_clients", 0);
+    lines.add("tracking_clients", shared.trackers.clients());
     lines.add("monitors", shared.monitors.len());
 }
 
@@ -168,6 +168,10 @@ fn stats(view: &View<'_>, lines: &mut Lines) {
     lines.add("keyspace_hits", view.cache.hits);
     lines.add("keyspace_misses", view.cache.misses);
     lines.add("evicted_keys", view.cache.evictions);
+    let (keys, items, prefixes) = view.shared.trackers.amounts();
+    lines.add("tracking_total_keys", keys);
+    lines.add("tracking_total_items", items);
+    lines.add("tracking_total_prefixes", prefixes);
 }
 
 fn replication(_: &View<'_>, lines: &mut Lines) {

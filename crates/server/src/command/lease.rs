@@ -85,7 +85,9 @@ fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
             Ok((leased, mut committing)) => {
                 session.turn = committing.take_turn();
                 session.committing = Some((committing, false));
-                Reply::Array(entries(&leased))
+                let client = session.client.id as u32;
+                let writes = shared.leases.rates(keys.iter().map(Key::borrow), client);
+                Reply::Array(entries(&leased, &writes))
             }
             Err(error) => refused(&shared, &error),
         }
@@ -122,9 +124,9 @@ fn asked(session: &Session, frame: Frame<'_>) -> Result<(Vec<Key>, Vec<u64>), Re
 }
 
 /// `[type, document, version, as-of, writes, fresh-ms]` of each key.
-fn entries(leased: &Leased) -> Vec<Reply> {
+fn entries(leased: &Leased, writes: &[f64]) -> Vec<Reply> {
     let as_of = version_or_nil(leased.as_of);
-    let entry = |read: &Read| {
+    let entry = |(read, writes): (&Read, &f64)| {
         let (kind, document) = match &read.value {
             Some(value) => (value.kind().name(), document(&value.data)),
             None => ("none", Reply::Nil),
@@ -132,9 +134,16 @@ fn entries(leased: &Leased) -> Vec<Reply> {
         let expires_at = read.value.as_ref().and_then(|value| value.expires_at_ms);
         let fresh_ms = expires_at.map_or(Reply::Nil, |at| Reply::Integer(at.saturating_sub(leased.now_ms) as i64));
         let version = Reply::Text(named(read.version, read.value.is_some()));
-        Reply::Array(vec![Reply::Simple(kind.into()), document, version, as_of.clone(), Reply::Nil, fresh_ms])
+        Reply::Array(vec![
+            Reply::Simple(kind.into()),
+            document,
+            version,
+            as_of.clone(),
+            Reply::Text(format!("{writes:.6}")),
+            fresh_ms,
+        ])
     };
-    leased.reads.iter().map(entry).collect()
+    leased.reads.iter().zip(writes).map(entry).collect()
 }
 
 /// A byte string as it is; a hash as its fields, each with its value behind it; a list or set as its elements.

@@ -16,6 +16,7 @@ impl Group {
             Group::Lists => "Lists",
             Group::Sets => "Sets",
             Group::Transactions => "Transactions",
+            Group::PubSub => "Publish and subscribe",
             Group::Cache => "Cache and hints",
             Group::Server => "Server",
         }

@@ -33,6 +33,7 @@ mod server;
 mod sets;
 mod slow;
 mod strings;
+mod tracking;
 mod transaction;
 
 use forebay::change::ApplyError;
@@ -87,6 +88,8 @@ pub enum Group {
     Sets,
     /// MULTI and its kind, and TXN.
     Transactions,
+    /// Publish and subscribe.
+    PubSub,
     /// Cache, hints and traces: forebay's own.
     Cache,
     /// The server.
@@ -198,6 +201,7 @@ const FAMILIES: &[&[Command]] = &[
     sets::COMMANDS,
     transaction::COMMANDS,
     client::COMMANDS,
+    tracking::COMMANDS,
     catalogue::COMMANDS,
     hint::COMMANDS,
     lease::COMMANDS,

@@ -11,10 +11,10 @@ use forebay::txn::Caller;
 use forebay_protocol::{Batch, Decoder};
 
 use super::wire::Wire;
+use crate::clients::Client;
 use crate::crowd::Counted;
 use crate::replies::Outlet;
 use crate::session::Session;
-use crate::state::Client;
 
 /// Bytes of input that are read while a request waits: enough to see the end of what the client sends.
 const READ_AHEAD_BYTES_MAX: usize = 16 << 10;

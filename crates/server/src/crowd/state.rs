@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::{LANE_WAIT, LOOK_WAIT, Limits, PROMISED_BYTES, STALL_BYTES, STALL_WAIT};
-use crate::state::Client;
+use crate::clients::Client;
 
 /// The least time over which a pace is reckoned: what a socket takes at once has no pace.
 const PACE_TIME_MIN: Duration = Duration::from_millis(10);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::state::Part;
 use super::*;
-use crate::state::Clients;
+use crate::clients::Clients;
 
 const MIB: usize = 1 << 20;
 

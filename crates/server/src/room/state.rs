@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::{Claim, LANE_TURN, Limits, PACE_WAIT};
-use crate::state::Client;
+use crate::clients::Client;
 
 #[derive(Default)]
 pub(super) struct State {

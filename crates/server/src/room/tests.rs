@@ -4,7 +4,7 @@ use std::task::Wake;
 use proptest::prelude::*;
 
 use super::*;
-use crate::state::Clients;
+use crate::clients::Clients;
 
 const LIMITS: Limits = Limits { all: 100, others: 40, lane: 30, per_s_min: 5 };
 

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
@@ -10,7 +11,7 @@ use futures_util::future::{Either, select};
 
 use super::Session;
 use super::open::WHOLE_TIME_UP;
-use crate::attention::{MONITORS, PAUSED};
+use crate::attention::{MONITORS, PAUSED, TRACKING};
 use crate::command::{Command, Effect, Flag};
 use crate::monitor;
 
@@ -26,6 +27,12 @@ impl Session {
         let attention = self.shared.attention.get();
         if attention & PAUSED != 0 && !mutation::on(Fault::PauseIgnored) {
             self.wait_for_pause(command, frame).await;
+        }
+        if attention & TRACKING != 0 {
+            self.take_pushes();
+            if !mutation::on(Fault::NotedAfterRead) {
+                self.note_reads(command, frame);
+            }
         }
         if attention & MONITORS != 0 && !command.is(Flag::Admin) {
             let now_ms = self.shared.engine.runtime().now_ms();
@@ -113,12 +120,17 @@ impl Session {
                 None => std::future::pending().await,
             }
         });
-        select(requests, mode).await;
+        let told = std::pin::pin!(std::future::poll_fn(|_| match self.client.pushes.is_some() {
+            true => Poll::Ready(()),
+            // What is told wakes the client's task, as a kill does.
+            false => Poll::Pending,
+        }));
+        select(told, select(requests, mode)).await;
     }
 
     /// Whether it is shown what others do, however little it reads.
     pub fn is_shown_others(&self) -> bool {
-        self.monitor.is_some() || self.notice.is_some()
+        self.monitor.is_some() || self.notice.is_some() || self.tracked.is_some() || self.subscribed
     }
 
     /// Has the client told of another mode of the store from now on, or no more.
@@ -132,6 +144,7 @@ impl Session {
 
     /// Puts what MONITOR and CACHE NOTIFY are to show behind the replies.
     pub fn take_shown(&mut self) {
+        self.take_pushes();
         if let Some(mode) = self.notice.as_ref().and_then(|notice| notice.take()) {
             let push = [Reply::Text("store-mode".to_owned()), Reply::Text(mode.name().to_owned())];
             self.replies.push(&Reply::Push(push.into()), self.protocol);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forebay::key::Key;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::select;
 
@@ -63,6 +64,11 @@ impl Identity {
     #[inline]
     pub fn is_guarded(&self, access: &Access) -> bool {
         self.guarded || self.epoch != access.epoch()
+    }
+
+    /// Whether it may read `key`.
+    pub fn may_read(&self, key: &Key) -> bool {
+        !self.stranger && self.user.rights.may_read(key.name())
     }
 
     /// Whether all that it may do is to authenticate.

@@ -19,7 +19,7 @@ pub struct Multi {
     /// What EXEC compares first: keys under WATCH, with what they were, and those of LEASE CHECK.
     pub watched: Vec<Watched>,
     /// That is not known, since WATCH or LEASE CHECK was refused: EXEC is, too.
-    pub unwatched: bool,
+    unwatched: bool,
     /// The id of the transaction that EXEC ends, of LEASE CHECK ID.
     pub claimed: Option<Taken>,
 }
@@ -88,6 +88,12 @@ impl Multi {
             Some(Taken::New(claim)) => Ok((watched, Some(claim))),
             None => Ok((watched, None)),
         }
+    }
+
+    /// With `refused`, what the next EXEC is to compare is not known: it is refused as well. Not so in MULTI, as in
+    /// Redis.
+    pub fn note_unwatched(&mut self, refused: bool) {
+        self.unwatched |= refused && self.queue.is_none();
     }
 
     /// Forgets all that was watched or checked.

@@ -9,9 +9,10 @@ use forebay::txn::Ahead;
 use forebay_protocol::{Frame, Reply};
 
 use super::{Queue, Session, WIDE_ARGS, WIDE_BYTES};
+use crate::clients::Client;
 use crate::command::{Command, Effect, Flag};
 use crate::glob::{Glob, PATTERN_BYTES_SHORT, Search};
-use crate::state::{Client, Shared};
+use crate::state::Shared;
 use crate::walks::Walk;
 
 /// Work after which others have their turn.

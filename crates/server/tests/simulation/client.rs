@@ -20,6 +20,7 @@ use crate::connection::{Connection, Ended, Request, request};
 use crate::leasing::{self, Copies};
 use crate::oracle::Stock;
 use crate::orders::{Orders, PAUSE_MS_MAX};
+use crate::tracked;
 use crate::world::Scenario;
 
 /// Names of counters; the first two always grow together, by scripts or transactions.
@@ -109,7 +110,11 @@ pub fn shown(reply: &Reply) -> Option<i64> {
 
 /// What happens here alone, and how often it did.
 pub fn happens_too(marks: &Marks, _: Scenario) -> Vec<(u64, &'static str)> {
-    vec![(marks.killed, "connections that are killed"), (marks.paused, "requests that wait out a pause")]
+    vec![
+        (marks.killed, "connections that are killed"),
+        (marks.paused, "requests that wait out a pause"),
+        (marks.told, "messages of tracking"),
+    ]
 }
 
 pub struct Client {
@@ -153,7 +158,7 @@ impl Client {
         self.random.below(one_in) == 0
     }
 
-    fn counter(&mut self) -> &'static str {
+    pub fn counter(&mut self) -> &'static str {
         COUNTERS[2 + self.random.below(3) as usize]
     }
 
@@ -163,12 +168,13 @@ impl Client {
     }
 
     async fn step(&mut self) {
-        match self.random.below(11) {
+        match self.random.below(12) {
             0..=3 => self.batch().await,
             4 | 5 => self.script().await,
             6 => self.watch().await,
             7 => self.flushed().await,
             8 => leasing::leased(self).await,
+            9 => tracked::tracked(self).await,
             _ => self.transaction().await,
         }
         if self.chance(30) {

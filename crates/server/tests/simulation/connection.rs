@@ -29,6 +29,8 @@ pub struct Connection {
     replies: ReplyDecoder,
     runtime: Runtime,
     orders: Orders,
+    /// What the server has said without being asked.
+    pub pushes: Vec<Reply>,
     /// Tells that the server has closed it.
     ends: Option<oneshot::Sender<()>>,
 }
@@ -45,7 +47,7 @@ impl Connection {
         let replies = ReplyDecoder::new(ReplyLimits::default());
         let (ends, ended) = oneshot::channel();
         let (decoder, orders, ends) = (Decoder::new(Limits::default()), orders.clone(), Some(ends));
-        (Connection { session, decoder, replies, runtime, orders, ends }, ended)
+        (Connection { session, decoder, replies, runtime, orders, pushes: Vec::new(), ends }, ended)
     }
 
     pub fn id(&self) -> u64 {
@@ -79,7 +81,10 @@ impl Connection {
         self.session.open.replies_written();
         let mut replies = Vec::with_capacity(requests.len());
         while let Some(reply) = self.replies.decode(&mut output).unwrap_or_else(|e| broken("errors", e.to_string())) {
-            replies.push(reply);
+            match reply {
+                Reply::Push(_) => self.pushes.push(reply),
+                reply => replies.push(reply),
+            }
         }
         self.orders.answered(&self.runtime, &asked, replies.len());
         if replies.len() < requests.len() && self.session.closing && self.session.client.is_killed() {
@@ -108,6 +113,7 @@ impl Connection {
             })
             .await;
         }
+        self.session.take_shown();
         output.extend_from_slice(&self.session.replies.ready_mut().split());
         output
     }

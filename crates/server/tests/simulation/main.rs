@@ -23,6 +23,7 @@ mod orders;
 mod outages;
 #[path = "../../../forebay/tests/simulation/seeds.rs"]
 mod seeds;
+mod tracked;
 #[path = "../../../forebay/tests/simulation/unordered.rs"]
 mod unordered;
 #[path = "../../../forebay/tests/simulation/world.rs"]
@@ -75,6 +76,8 @@ const GATE: &[Expected] = &[
     (Fault::LockWithoutResult, Scenario::Sound, 200),
     (Fault::AppliedIdsIgnored, Scenario::Faulty, 200),
     (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 200),
+    (Fault::ToldBeforePublication, Scenario::Sound, 500),
+    (Fault::NotedAfterRead, Scenario::Sound, 500),
 ];
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Asked {
 
 /// Whether a pause of writes holds it.
 fn may_write(name: &str) -> bool {
-    !matches!(name, "GET" | "MGET" | "LEASE" | "MULTI" | "WATCH" | "UNWATCH" | "SELECT")
+    !matches!(name, "GET" | "MGET" | "LEASE" | "HELLO" | "PING" | "MULTI" | "WATCH" | "UNWATCH" | "SELECT")
 }
 
 impl Orders {

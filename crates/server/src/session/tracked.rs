@@ -1,0 +1,175 @@
+//! A session that tracks: it notes what it is about to read, and sends what it is told.
+
+use forebay::mutation::{self, Fault};
+use forebay_protocol::{Frame, Protocol, Reply};
+
+use super::Session;
+use super::at_once::Hit;
+use crate::command::{Command, Effect};
+use crate::tracking::{Tracker, Waiting};
+
+/// The channel on which clients of RESP2 are told.
+pub const CHANNEL: &str = "__redis__:invalidate";
+
+/// What CLIENT TRACKING has said, and CLIENT CACHING.
+#[derive(Default)]
+pub struct Tracked {
+    /// Who is told in its place: the id of another client, or 0.
+    pub redirect: u64,
+    /// That client is gone.
+    pub bereft: bool,
+    /// Nothing is noted; changes are told by prefixes.
+    pub broadcast: bool,
+    /// Of what those keys begin with; the empty one is of all keys.
+    pub prefixes: Vec<Box<[u8]>>,
+    /// Only reads behind CLIENT CACHING YES are noted.
+    pub opt_in: bool,
+    /// All but those behind CLIENT CACHING NO.
+    pub opt_out: bool,
+    /// It is not told of its own writes.
+    pub noloop: bool,
+    /// CLIENT CACHING was said for the next command.
+    pub caching: bool,
+}
+
+impl Tracked {
+    /// Whether what the next command reads is noted.
+    fn notes(&self) -> bool {
+        !self.broadcast && if self.opt_in { self.caching } else { !(self.opt_out && self.caching) }
+    }
+}
+
+impl Session {
+    /// Tracks from now on as `tracked` says; `None`: no more.
+    pub fn track(&mut self, tracked: Option<Tracked>) {
+        let shared = self.shared.clone();
+        match &tracked {
+            Some(tracked) => {
+                let target = (tracked.redirect != 0).then(|| shared.clients.find(tracked.redirect)).flatten();
+                let prefixes = tracked.broadcast.then(|| tracked.prefixes.clone());
+                let (client, noloop) = (self.client.clone(), tracked.noloop);
+                shared.trackers.start(Tracker { client, target, noloop, prefixes }, &shared.attention);
+            }
+            None if self.tracked.is_some() => shared.trackers.stop(self.client.id, &shared.attention),
+            None => {}
+        }
+        self.tracked = tracked.map(Box::new);
+    }
+
+    /// Is told on the channel for RESP2 from now on, or no more.
+    pub fn subscribe(&mut self, on: bool) {
+        if self.subscribed != on {
+            self.subscribed = on;
+            self.shared.trackers.subscribe(on, &self.shared.attention);
+        }
+    }
+
+    /// Before a request: notes what it is about to read.
+    pub(super) fn note_reads(&mut self, command: &Command, frame: Frame<'_>) {
+        let Some(tracked) = self.tracked.as_deref() else { return };
+        let queued = self.multi.queue.as_ref();
+        let ends = matches!(command.name, "exec" | "discard");
+        let (notes, id, trackers) = (tracked.notes(), self.client.id, &self.shared.trackers);
+        match queued {
+            Some(queue) if command.name == "exec" && notes => {
+                for queued in &queue.commands {
+                    note(queued.command, queued.request.frame(), queued.space, |key| trackers.note(key, id));
+                }
+            }
+            None if notes => note(command, frame, self.space, |key| trackers.note(key, id)),
+            _ => {}
+        }
+        if command.name != "client" && (ends || queued.is_none()) && command.name != "multi" {
+            self.tracked.as_mut().into_iter().for_each(|tracked| tracked.caching = false);
+        }
+    }
+
+    /// Sends what the client is to be told, behind all replies that were made before.
+    pub fn take_pushes(&mut self) {
+        if !self.client.pushes.is_some() {
+            return;
+        }
+        let Waiting { everything, keys, broadcast, bereft, .. } = self.client.pushes.take();
+        for id in bereft {
+            self.lose(id);
+        }
+        if self.protocol == Protocol::Resp2 && !self.subscribed {
+            return;
+        }
+        let (mut names, mut unnamed) = (Vec::new(), everything);
+        for (key, alone) in keys.iter().map(|key| (key, true)).chain(broadcast.iter().map(|key| (key, false))) {
+            // It may be noted for another client, whose user may read what this one's may not.
+            match (self.identity.may_read(key), alone) {
+                (true, true) => self.tell(Some(vec![Reply::Bulk(key.name().into())])),
+                (true, false) => names.push(Reply::Bulk(key.name().into())),
+                (false, _) => unnamed |= self.is_told_for_others(),
+            }
+        }
+        if !names.is_empty() {
+            self.tell(Some(names));
+        }
+        if unnamed {
+            self.tell(None);
+        }
+    }
+
+    /// What it may not read it has not got, unless it is told for others.
+    fn is_told_for_others(&self) -> bool {
+        self.tracked.as_ref().is_none_or(|tracked| tracked.redirect != 0) || self.subscribed
+    }
+
+    fn tell(&mut self, names: Option<Vec<Reply>>) {
+        let names = names.map_or(Reply::NilArray, Reply::Array);
+        let message = match self.protocol {
+            Protocol::Resp3 => Reply::Push(vec![Reply::Text("invalidate".into()), names]),
+            Protocol::Resp2 => Reply::Array(vec![Reply::Text("message".into()), Reply::Text(CHANNEL.into()), names]),
+        };
+        self.replies.push(&message, self.protocol);
+    }
+
+    /// The client that was told in its place is gone.
+    fn lose(&mut self, id: u64) {
+        let Some(tracked) = self.tracked.as_mut().filter(|tracked| tracked.redirect == id) else { return };
+        tracked.bereft = true;
+        if self.protocol == Protocol::Resp3 {
+            let broken = vec![Reply::Text("tracking-redir-broken".into()), Reply::Integer(id as i64)];
+            self.replies.push(&Reply::Push(broken), self.protocol);
+        }
+    }
+
+    /// Serves a read whose keys are all cached: what it reads is noted.
+    #[inline]
+    pub(super) fn serve_noted(&mut self, command: &'static Command, frame: Frame<'_>) -> Hit {
+        let hit = self.serve_published(command, frame);
+        if mutation::on(Fault::NotedAfterRead) {
+            mutation::interleave();
+            self.note_reads(command, frame);
+        }
+        hit
+    }
+
+    /// Refuses what a subscribed client of RESP2 may not ask; whether it does.
+    pub(super) fn refuses_while_subscribed(&mut self, frame: Frame<'_>) -> bool {
+        let may = [&b"subscribe"[..], b"unsubscribe", b"ping", b"quit", b"reset"];
+        let name = frame.arg(0);
+        let refused = self.subscribed
+            && self.protocol == Protocol::Resp2
+            && !may.iter().any(|may| name.eq_ignore_ascii_case(may));
+        if refused {
+            let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+            self.answer(&Reply::error(format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed \
+                 in this context"
+            )));
+        }
+        refused
+    }
+}
+
+/// Tells `note` each key that `command` only reads.
+fn note(command: &Command, frame: Frame<'_>, space: u8, note: impl Fn(forebay::key::KeyRef<'_>)) {
+    let reads = command.effect(frame) == Some(Effect::Read) || command.name == "lease";
+    if reads && command.arity_fits(frame.len()) {
+        command.each_key(frame, space, &mut |key| note(key));
+    }
+}

@@ -1,0 +1,144 @@
+//! CLIENT TRACKING: what is told beyond what `tests/tracking.rs` compares with a redis-server.
+
+mod support;
+
+use std::sync::Arc;
+
+use forebay_server::Shared;
+use support::{Peer, server};
+
+/// A peer of RESP3 that tracks.
+async fn tracking(shared: &Arc<Shared>, mode: &str) -> Peer {
+    let mut peer = Peer::new(shared);
+    peer.say("HELLO 3").await;
+    assert_eq!(peer.say(&format!("CLIENT TRACKING ON{mode}")).await, "+OK|");
+    peer
+}
+
+/// What it is told, without being asked.
+async fn told(peer: &mut Peer) -> String {
+    peer.session.take_shown();
+    peer.say("").await
+}
+
+fn id(peer: &Peer) -> u64 {
+    peer.session.client.id
+}
+
+#[tokio::test]
+async fn an_idle_client_is_told() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, "").await, Peer::new(&shared));
+    assert_eq!(peer.say("GET a").await, "_|");
+    other.say("SET a 1").await;
+    assert_eq!(told(&mut peer).await, ">2|$10|invalidate|*1|$1|a|");
+    other.say("SET a 2").await;
+    assert_eq!(told(&mut peer).await, "", "once");
+    // All that was read, at a clearing, and what the cache has lost.
+    peer.say("GET a").await;
+    for clearing in ["FLUSHALL", "CACHE RESET"] {
+        other.say(clearing).await;
+        assert_eq!(told(&mut peer).await, ">2|$10|invalidate|_|", "{clearing}");
+    }
+    // Those of another database are others.
+    peer.say("GET a").await;
+    other.say("SELECT 3\nSET a 1").await;
+    assert_eq!(told(&mut peer).await, "");
+    assert_eq!(peer.say("LEASE GET 1 b\nCLIENT TRACKING OFF").await.split('|').next_back(), Some(""));
+    other.say("SELECT 0\nSET b 1").await;
+    assert_eq!(told(&mut peer).await, "", "it tracks no more");
+}
+
+#[tokio::test]
+async fn a_lease_is_tracked_and_told_behind_its_reply() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, "").await, Peer::new(&shared));
+    peer.say("LEASE GET 1 a").await;
+    other.say("SET a 1").await;
+    let said = peer.say("GET b\nPING").await;
+    assert_eq!(said, ">2|$10|invalidate|*1|$1|a|_|+PONG|", "before what is read next");
+}
+
+#[tokio::test]
+async fn what_was_read_over_a_connection_that_has_ended_is_told_to_its_target() {
+    let shared = server(|_| {});
+    let (mut target, mut other) = (Peer::new(&shared), Peer::new(&shared));
+    target.say("HELLO 3").await;
+    let mut data = tracking(&shared, &format!(" REDIRECT {}", id(&target))).await;
+    data.say("GET a\nGET b").await;
+    drop(data);
+    other.say("SET a 1").await;
+    assert_eq!(told(&mut target).await, ">2|$10|invalidate|*1|$1|a|", "Redis leaves it stale");
+    // The target ends: who has it learns that.
+    let mut data = tracking(&shared, &format!(" REDIRECT {}", id(&target))).await;
+    let gone = id(&target);
+    drop(target);
+    assert_eq!(told(&mut data).await, format!(">2|$21|tracking-redir-broken|:{gone}|"));
+    assert!(data.say("CLIENT TRACKINGINFO").await.contains("broken_redirect"));
+    other.say("SET b 1").await;
+    assert_eq!(told(&mut data).await, "");
+}
+
+#[tokio::test]
+async fn the_key_noted_longest_ago_is_given_up_and_told() {
+    let shared = server(|options| options.limits.tracking_keys_max = 16);
+    let mut peer = tracking(&shared, "").await;
+    let names: Vec<String> = (0..200).map(|n| format!("k{n}")).collect();
+    for name in &names {
+        peer.say(&format!("GET {name}")).await;
+    }
+    let said = format!("{}{}", told(&mut peer).await, peer.say("PING").await);
+    let (keys, items, _) = shared.trackers.amounts();
+    assert!(keys <= 16 && items <= 16, "{keys} keys");
+    drop(said);
+    // All that is not noted was told: nothing that it keeps is stale.
+    let mut peer = tracking(&shared, "").await;
+    let mut kept: std::collections::BTreeSet<&str> = Default::default();
+    for name in &names {
+        let said = peer.say(&format!("GET {name}")).await + &told(&mut peer).await;
+        kept.insert(name);
+        kept.retain(|name| !said.contains(&format!("|{name}|")));
+    }
+    assert!(kept.len() <= 16, "{kept:?}");
+    assert!(shared.engine.cache().lent_bytes() < 16 * 300);
+}
+
+#[tokio::test]
+async fn too_much_to_name_is_everything() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, " BCAST PREFIX k").await, Peer::new(&shared));
+    for n in 0..40 {
+        let pairs: Vec<String> = (0..100).map(|m| format!("k{n}-{m}{} v", "x".repeat(100))).collect();
+        other.say(&format!("MSET {}", pairs.join(" "))).await;
+    }
+    assert_eq!(told(&mut peer).await, ">2|$10|invalidate|_|");
+    other.say("SET k1 v\nSET x v\nSET k2 v").await;
+    assert_eq!(told(&mut peer).await, ">2|$10|invalidate|*2|$2|k1|$2|k2|");
+}
+
+#[tokio::test]
+async fn a_client_of_resp2_is_told_on_the_channel() {
+    let shared = server(|_| {});
+    let (mut target, mut data, mut other) = (Peer::new(&shared), Peer::new(&shared), Peer::new(&shared));
+    target
+        .check(&[
+            ("SUBSCRIBE news", "-ERR forebay has no channel but __redis__:invalidate|"),
+            ("SUBSCRIBE __redis__:invalidate", "*3|$9|subscribe|$20|__redis__:invalidate|:1|"),
+            ("PING", "*2|$4|pong|$0||"),
+        ])
+        .await;
+    assert!(target.say("GET a").await.starts_with("-ERR Can't execute 'get': only "));
+    data.say(&format!("CLIENT TRACKING ON REDIRECT {}\nGET a", id(&target))).await;
+    other.say("SET a 1\nFLUSHALL").await;
+    let channel = "*3|$7|message|$20|__redis__:invalidate|";
+    // What may have changed is everything by now.
+    assert_eq!(told(&mut target).await, format!("{channel}*-1|"));
+    target.check(&[("UNSUBSCRIBE", "*3|$11|unsubscribe|$20|__redis__:invalidate|:0|"), ("GET a", "$-1|")]).await;
+    data.say("GET a").await;
+    other.say("SET a 1").await;
+    assert_eq!(told(&mut target).await, "");
+    // Without a target a client of RESP2 is told nothing.
+    data.say("CLIENT TRACKING OFF\nCLIENT TRACKING ON\nGET a").await;
+    other.say("SET a 2").await;
+    assert_eq!(told(&mut data).await, "");
+}
