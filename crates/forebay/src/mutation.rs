@@ -46,6 +46,8 @@ pub enum Fault {
     LeaseForgetsClearing,
     /// Caches elsewhere are told of a change before it is visible here.
     ToldBeforePublication,
+    /// What a client is to be told of changed keys is encoded although it does not read.
+    PushedUnread,
     /// A client that wants to be told of changes of a key is noted after it has read it.
     NotedAfterRead,
     /// It holds as of a commit that is done at once, and under way.

@@ -23,7 +23,7 @@ use crate::attention::{Attention, TRACKING};
 use crate::clients::Client;
 use crate::limits::ServerLimits;
 use keys::Keys;
-pub use pushes::{Push, Pushes, Waiting};
+pub use pushes::{PUSHES_BYTES_MAX, Push, Pushes, Waiting};
 
 /// Connections that have ended and whose redirection goes on; past it the oldest one's target is told of everything.
 const LEFT_MAX: usize = 10_000;

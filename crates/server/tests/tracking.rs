@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
+use forebay::mutation::{self, Fault};
 use forebay_server::Shared;
 use support::{Peer, server};
 
@@ -114,6 +115,32 @@ async fn too_much_to_name_is_everything() {
     assert_eq!(told(&mut peer).await, ">2|$10|invalidate|_|");
     other.say("SET k1 v\nSET x v\nSET k2 v").await;
     assert_eq!(told(&mut peer).await, ">2|$10|invalidate|*2|$2|k1|$2|k2|");
+}
+
+/// A client that does not read its replies: what it is to be told waits where that is bounded.
+#[tokio::test]
+async fn what_is_told_waits_for_a_client_that_does_not_read() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, " BCAST").await, Peer::new(&shared));
+    let unread = |peer: &mut Peer| {
+        peer.session.take_shown();
+        peer.session.replies.bytes()
+    };
+    let pairs: Vec<String> = (0..100).map(|n| format!("k{n}{} v", "x".repeat(1000))).collect();
+    let mut most = 0;
+    for _ in 0..50 {
+        other.say(&format!("MSET {}", pairs.join(" "))).await;
+        most = most.max(unread(&mut peer));
+    }
+    assert!(most < 1 << 20, "{most} bytes wait");
+    peer.say("PING").await;
+    assert_eq!(told(&mut peer).await, ">2|$10|invalidate|_|", "what it was not told in time");
+    let _on = mutation::put_back(Some(Fault::PushedUnread));
+    for _ in 0..50 {
+        other.say(&format!("MSET {}", pairs.join(" "))).await;
+        most = most.max(unread(&mut peer));
+    }
+    assert!(most > 2 << 20, "without the rule {most} bytes wait");
 }
 
 #[tokio::test]

@@ -120,7 +120,7 @@ impl Session {
                 None => std::future::pending().await,
             }
         });
-        let told = std::pin::pin!(std::future::poll_fn(|_| match self.client.pushes.is_some() {
+        let told = std::pin::pin!(std::future::poll_fn(|_| match self.has_pushes() {
             true => Poll::Ready(()),
             // What is told wakes the client's task, as a kill does.
             false => Poll::Pending,

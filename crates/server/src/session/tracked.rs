@@ -6,7 +6,7 @@ use forebay_protocol::{Frame, Protocol, Reply};
 use super::Session;
 use super::at_once::Hit;
 use crate::command::{Command, Effect};
-use crate::tracking::{Tracker, Waiting};
+use crate::tracking::{PUSHES_BYTES_MAX, Tracker, Waiting};
 
 /// The channel on which clients of RESP2 are told.
 pub const CHANNEL: &str = "__redis__:invalidate";
@@ -84,9 +84,15 @@ impl Session {
         }
     }
 
+    /// Whether there is something that the client is to be told, and room for it among its replies. As long as it does
+    /// not read, what it is to be told waits where that is bounded.
+    pub fn has_pushes(&self) -> bool {
+        self.client.pushes.is_some() && (self.replies.bytes() <= PUSHES_BYTES_MAX || mutation::on(Fault::PushedUnread))
+    }
+
     /// Sends what the client is to be told, behind all replies that were made before.
     pub fn take_pushes(&mut self) {
-        if !self.client.pushes.is_some() {
+        if !self.has_pushes() {
             return;
         }
         let Waiting { everything, keys, broadcast, bereft, .. } = self.client.pushes.take();
