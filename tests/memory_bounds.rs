@@ -1,6 +1,8 @@
 //! Resident memory under requests that are short and make much: its peak, and what is left of it. Each row is run
 //! against a fresh server with `--memory 16MiB`, a debug build, whose pages of code are 8 MiB more than a release's.
 
+#[path = "memory_bounds/clients_with_many_keys.rs"]
+mod clients_with_many_keys;
 mod common;
 #[path = "memory_bounds/many.rs"]
 mod many;

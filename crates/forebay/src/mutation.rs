@@ -56,6 +56,8 @@ pub enum Fault {
     ToldMerged,
     /// A pipelined read is served without locks although a commit of its connection is not published.
     PipelinedReadOvertakes,
+    /// What a wide request takes while it runs is not counted.
+    UnderwayUncounted,
     /// A key that turns out to be absent is not kept locked.
     AbsentNotLocked,
     /// An aborted transaction leaves its buffered writes to be committed.

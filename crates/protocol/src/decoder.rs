@@ -34,6 +34,9 @@ use crate::request::{Batch, Request, Span, empty};
 use bytes::{Buf, BytesMut};
 use smallvec::SmallVec;
 
+/// Inline requests that come to no more are short.
+const INLINE_BYTES_SHORT: usize = 4 << 10;
+
 /// The longest line that may announce a count or a length, in bytes. Redis' `PROTO_INLINE_MAX_SIZE`.
 const LENGTH_LINE_BYTES_MAX: usize = 64 * 1024;
 /// What a client that has not given its password may send (CVE-2021-32675), as in Redis.
@@ -101,6 +104,11 @@ impl Decoder {
         self.limits = limits;
     }
 
+    /// Whether the next request of `buffer` is an inline one.
+    pub fn begins_inline(&self, buffer: &[u8]) -> bool {
+        self.args_left == 0 && buffer.first().is_some_and(|byte| *byte != b'*')
+    }
+
     /// Whether it has met an error, which the next call answers.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
@@ -140,6 +148,10 @@ impl Decoder {
         let mut start = 0;
         let mut error = None;
         while batch.requests.len() < requests_max {
+            // One behind others is the first of the next batch if it may be long: what it takes can be counted then.
+            if !batch.is_empty() && buffer.len() - start > INLINE_BYTES_SHORT && self.begins_inline(&buffer[start..]) {
+                break;
+            }
             if self.args_left == 0
                 && self.failed.is_none()
                 && let Some(bytes) = plain::scan(&buffer[start..], &self.limits, &mut batch.spans)

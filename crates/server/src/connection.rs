@@ -6,7 +6,8 @@
 //! closed and logged. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that
 //! others get their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
-mod amounts;
+pub(crate) mod amounts;
+mod inline;
 mod meanwhile;
 #[cfg(test)]
 mod tests;
@@ -117,6 +118,7 @@ impl<W: Wire> Connection<W> {
             self.stranger_since = (!authenticated).then(|| self.shared.engine.runtime().elapsed());
             self.decoder.set_limits(forebay_protocol::Limits { authenticated, ..self.shared.limits.request });
         }
+        let _inline = inline::take(&self.decoder, &self.input, &self.shared, &self.client).await?;
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
             Ok(0) => Ok(false),
@@ -132,7 +134,8 @@ impl<W: Wire> Connection<W> {
                 self.session.take_shown();
                 batch.clear();
                 // What broke the protocol behind these is answered now, not when more comes.
-                Ok(count == frames_max || read_ahead || self.decoder.has_failed())
+                let more = self.decoder.begins_inline(&self.input);
+                Ok(count == frames_max || read_ahead || more || self.decoder.has_failed())
             }
             Err(error) => {
                 self.session.answer(&error.to_reply());
@@ -363,8 +366,9 @@ impl<W: Wire> Connection<W> {
 
     /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.
     fn hold(&mut self) -> io::Result<()> {
-        let large = self.held > INPUT_BYTES_MAX || self.input.capacity() > INPUT_BYTES_MAX;
-        if large && self.input.len() < HELD_BYTES_MIN {
+        let (large, left) = (self.held.max(self.input.capacity()) > INPUT_BYTES_MAX, self.input.len());
+        let shrank = self.held > LARGE_INPUT_BYTES && left <= self.held / 2;
+        if shrank || (large && left < HELD_BYTES_MIN) {
             // What is left is a piece of the large request's memory, and keeps all of it.
             self.input = BytesMut::from(&self.input[..]);
         }
@@ -387,8 +391,10 @@ impl<W: Wire> Connection<W> {
             true => kept,
             false => held,
         });
+        self.session.settle_kept(if self.held == 0 { 0 } else { kept });
         let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
-        let spare = if small { limit / SMALL_HOLDERS_PART } else { 0 };
+        // What TXN is about to keep is refused before.
+        let spare = if small || self.session.open.is_open() { limit / SMALL_HOLDERS_PART } else { 0 };
         if grows && self.held > 0 && all > limit.saturating_add(spare) {
             let client = self.client.id;
             tracing::warn!(
@@ -492,9 +498,3 @@ impl<W: Wire> Connection<W> {
         }
     }
 }
-
-/// How long a closing connection waits for its client to read the last replies.
-const CLOSE_WAIT: Duration = Duration::from_secs(5);
-
-/// How long it waits after that for its client to close its side.
-const READ_OUT_WAIT: Duration = Duration::from_secs(1);

@@ -43,6 +43,7 @@ mod strangers;
 pub mod tally;
 pub mod tls;
 pub mod tracking;
+mod underway;
 pub mod walks;
 
 pub use access::Access;

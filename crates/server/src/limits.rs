@@ -30,6 +30,9 @@ pub struct ServerLimits {
     pub stranger_bytes_max: usize,
     /// Bytes that one command, interactive transaction or EXEC reads, and what it makes of that. One document passes.
     pub txn_bytes_max: usize,
+    /// Bytes that plain commands and EXEC with many keys or elements take while they run, all together, unless it is
+    /// one alone; a further one waits.
+    pub underway_bytes_max: usize,
     /// Keys that one command or EXEC locks; each takes about 1 KiB while that runs.
     pub locked_keys_max: usize,
     /// Commands queued in one MULTI.
@@ -84,6 +87,7 @@ impl Default for ServerLimits {
             large_request_bytes_per_s_min: 128 << 10,
             stranger_bytes_max: 16 << 20,
             txn_bytes_max: 256 << 20,
+            underway_bytes_max: 16 << 20,
             locked_keys_max: 1 << 20,
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,

@@ -33,6 +33,7 @@ use std::time::Duration;
 use crate::clients::Client;
 use crate::limits::ServerLimits;
 use crate::state::Shared;
+use crate::underway::Underway;
 use state::State;
 
 /// Over so long a time it is judged whether a client is slow, while others wait.
@@ -76,6 +77,12 @@ pub struct Claim {
 #[derive(Default)]
 pub struct Room {
     state: Mutex<State>,
+    /// For wide requests that run.
+    pub underway: Underway,
+    /// For what is fetched ahead of requests.
+    pub ahead: Underway,
+    /// For inline requests.
+    pub inline: Underway,
 }
 
 impl Room {

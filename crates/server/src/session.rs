@@ -21,6 +21,7 @@ mod readers;
 mod run;
 mod tracked;
 mod turns;
+mod underway;
 mod wide;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
 pub use tracked::{CHANNEL, Tracked};
 pub use turns::Turns;
+pub use underway::Kept;
 
 use crate::clients::Client;
 use crate::command::{Command, Effect, Flag, Run, document_error};
@@ -52,6 +54,7 @@ use crate::replies::{Replies, is_large};
 use crate::state::Shared;
 use crate::strangers::is_of_http;
 use crate::tally::Pending;
+use crate::underway::Part;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
 use at_once::Hit;
 
@@ -98,6 +101,10 @@ pub struct Session {
     pub committing: Option<(Committing, bool)>,
     /// MONITOR: what it is shown, and the request for it, whose permission may end.
     pub monitor: Option<(Arc<Monitor>, Request)>,
+    /// What it keeps, as it was counted.
+    kept: Kept,
+    /// Room for what was fetched ahead.
+    ahead_part: Option<Part>,
     /// Its turn to hold much, until the answer to the command that just ran is written down.
     pub(crate) turn: Option<HeldTurn>,
     /// CACHE STRICT.
@@ -154,6 +161,8 @@ impl Session {
             closing: false,
             committing: None,
             turn: None,
+            kept: Kept::default(),
+            ahead_part: None,
             monitor: None,
             strict: false,
             blind: false,
@@ -382,6 +391,7 @@ impl Session {
         if !matches!(command.run, Run::Session(_)) {
             self.replies.lend();
         }
+        let part = self.take_part(command, frame).await;
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => {
@@ -407,6 +417,7 @@ impl Session {
                 }
             }
         };
+        self.give_back(part).await;
         if !self.has_room_for(&reply) {
             if self.forgets(command, frame) {
                 return;
@@ -432,14 +443,6 @@ impl Session {
     /// A random number for a command that chooses at random.
     pub fn random_for(&self, command: &Command) -> u64 {
         if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
-    }
-
-    /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, what WATCH
-    /// remembers, and what TXN has read and written.
-    pub fn held_bytes(&self) -> usize {
-        let watched = self.multi.watched.iter().map(|watched| watched.key.heap_bytes() + size_of_val(watched));
-        let queued = self.multi.queue.as_ref().map_or(0, |queue| queue.bytes);
-        queued + watched.sum::<usize>() + self.open.held_bytes()
     }
 
     /// When the open transaction, if there is one, is to be rolled back if its client says nothing.
@@ -483,6 +486,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.settle_kept(0);
         self.end_reads();
         self.stop_monitor();
         self.notify(false);

@@ -248,3 +248,50 @@ fn a_wide_read_waits_for_no_later_write() {
         assert!(counts.iter().all(|count| *count <= WRITERS), "{name} waits for {counts:?} writes");
     }
 }
+
+/// Clients that each read the same keys in pipelines of wide requests, in different orders, while only one such
+/// request is under way at a time.
+fn wide_pipelines(seed: u64) -> Ended {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let policy = choose("s3-fifo").expect("a policy");
+    let cache =
+        CacheOptions { budget_bytes: 4 << 20, partitions: 2, policy: policy.policy, policy_values: policy.values };
+    let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::from_millis(5) };
+    let store = Delayed::new(runtime.clone(), Arc::new(Memory::new()), delay);
+    let mut options = ServerOptions::new(Engine::new(EngineOptions::new(runtime.clone(), Arc::new(store), cache)));
+    options.limits.underway_bytes_max = 1 << 10;
+    let shared = Arc::new(Shared::new(options));
+    let done = Arc::new(AtomicUsize::new(0));
+    for number in 0..WRITERS {
+        let client = shared.clients.add("client".into(), "server".into(), 0, 100).expect("room");
+        let (mut session, done) = (Session::new(shared.clone(), client), done.clone());
+        runtime.spawn(async move {
+            for round in 0..4 {
+                let part = |from: usize| (0..40).map(|at| format!(" r{round}k{}", from + at)).collect::<String>();
+                let (front, back) = if number % 2 == 0 { (part(0), part(40)) } else { (part(40), part(0)) };
+                let said = say(&mut session, &format!("EXISTS{front}\nEXISTS{back}\nDEL{front}")).await;
+                assert_eq!(said, ":0|:0|:0|");
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    let waits = done.clone();
+    let ended = simulation.run(async move {
+        let patience = runtime.elapsed() + Duration::from_secs(600);
+        while waits.load(Ordering::Relaxed) < WRITERS && runtime.elapsed() < patience {
+            runtime.sleep(Duration::from_millis(10)).await;
+        }
+    });
+    match done.load(Ordering::Relaxed) {
+        WRITERS => ended,
+        _ => Ended::Stuck,
+    }
+}
+
+#[test]
+fn wide_requests_have_their_turn() {
+    for seed in 0..10 {
+        assert_eq!(wide_pipelines(seed), Ended::Done, "seed {seed}");
+    }
+}

@@ -48,7 +48,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 13] = [
+static SHARES: [Share; 14] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -67,6 +67,9 @@ static SHARES: [Share; 13] = [
         set: |to, bytes| to.txn.documents_bytes_max = usize_of(bytes), total: None },
     Share { name: "row-bytes-max", part: 32, floor: MIB, most: 2 * DOCUMENT,
         set: |to, bytes| to.row_bytes_max = usize_of(bytes), total: None },
+    Share { name: "underway-bytes-max", part: 256, floor: 4 * MIB, most: u64::MAX,
+        set: |to, bytes| to.server.underway_bytes_max = usize_of(bytes),
+        total: Some(|of| of.server.underway_bytes_max as u64) },
     Share { name: "locked-keys-max", part: KEY_MEMORY, floor: 32 << 10, most: 1 << 20,
         set: |to, keys| to.server.locked_keys_max = usize_of(keys), total: None },
     Share { name: "clients-max", part: CLIENT_MEMORY, floor: 1_000, most: 10_000,

@@ -136,6 +136,9 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "row-bytes-max", Bytes, row_bytes_max,
         "A row of a mapped table, each column as its text and bytes as two digits each; a larger one can be neither \
          read nor written"),
+    setting!(Limits, "underway-bytes-max", Bytes, server.underway_bytes_max,
+        "What plain commands and EXEC with many keys or elements take while they run, all together; a further one \
+         waits, and one that is larger runs without other such"),
     setting!(Limits, "locked-keys-max", Count, server.locked_keys_max,
         "Keys that one command or EXEC locks; past it that is refused"),
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),

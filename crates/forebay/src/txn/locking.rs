@@ -177,6 +177,16 @@ impl Transaction {
         &mut self.documents
     }
 
+    /// Keys that it has locked.
+    pub fn locked_keys(&self) -> usize {
+        self.held.keys.len()
+    }
+
+    /// How many of `locks` it would lock that it has not.
+    pub fn count_unlocked(&self, locks: &[PlannedLock]) -> usize {
+        locks.iter().filter(|lock| self.held.mode(&lock.key).is_none()).count()
+    }
+
     /// How much it matters that what it writes is in the store at once.
     pub fn set_priority(&mut self, priority: Priority) {
         self.priority = priority;

@@ -126,6 +126,9 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.watched.len() + keys.len() > limit {
             return Reply::error(format!("LIMIT watched_keys_max {limit}"));
         }
+        if let Err(refused) = session.keep_watched(&keys) {
+            return refused;
+        }
         let caller = session.waiting_client();
         match session.shared.engine.watch(&keys, session.context(), caller).await {
             Ok((watched, committing)) => {

@@ -1,7 +1,7 @@
 //! Bytes that one connection may hold, and from which on they are counted.
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
-pub(super) const HELD_BYTES_MIN: usize = 32 << 10;
+pub(crate) const HELD_BYTES_MIN: usize = 32 << 10;
 
 /// A connection that waits for its client keeps so many bytes of its buffer of requests, and of its buffer of replies.
 pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
@@ -17,7 +17,10 @@ pub(super) const KEPT_BYTES_MIN: usize = 1 << 10;
 
 /// One so-manyth of `held_bytes_max` comes beside it for clients that hold less than [`HELD_BYTES_MIN`]: those that
 /// hold more can't keep others from small transactions.
-pub(super) const SMALL_HOLDERS_PART: usize = 8;
+pub(crate) const SMALL_HOLDERS_PART: usize = 8;
+
+/// A buffer of requests that was larger is not kept for what is left in it.
+pub(super) const LARGE_INPUT_BYTES: usize = 64 << 10;
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
@@ -31,3 +34,9 @@ pub(super) const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
 
 /// Room for a read of one: there may be thousands who say nothing.
 pub(super) const STRANGER_READ_BYTES: usize = 512;
+
+/// How long a closing connection waits for its client to read the last replies.
+pub(super) const CLOSE_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How long it waits after that for its client to close its side.
+pub(super) const READ_OUT_WAIT: std::time::Duration = std::time::Duration::from_secs(1);

@@ -92,6 +92,7 @@ impl Session {
 
     /// The batch is served.
     pub(super) fn end_reads(&mut self) {
+        self.ahead_part = None;
         if self.batch_txn != 0 {
             let context = self.context();
             self.batch_txn = 0;
@@ -101,7 +102,9 @@ impl Session {
 
     /// Has fetched what the rest of the batch, from `start`, will miss.
     pub(super) async fn look_ahead(&mut self, batch: &Batch, start: usize, ahead: &mut Ahead) {
-        let keys = self.missing_ahead(batch, start);
+        let mut keys = self.missing_ahead(batch, start);
+        *ahead = Ahead::of_nothing();
+        self.take_ahead(&mut keys);
         *ahead = match keys.len() > 1 {
             true => {
                 self.replies.lend();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay::txn::{Transaction, TxnLimits};
 use forebay_protocol::Reply;
 
+use super::underway::KEPT_KEY_BYTES;
 use crate::access::rights::{Denied, Rights};
 use crate::given::Claim;
 use crate::state::Shared;
@@ -125,7 +126,10 @@ impl Open {
     /// Bytes of what the open transaction has read and written, and of what that has grown to.
     pub fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Open { transaction, .. } => self.bytes.saturating_add(transaction.documents().held_bytes()),
+            State::Open { transaction, .. } => {
+                let locked = transaction.locked_keys() * KEPT_KEY_BYTES;
+                self.bytes.saturating_add(transaction.documents().held_bytes()).saturating_add(locked)
+            }
             _ => 0,
         }
     }

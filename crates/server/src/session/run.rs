@@ -1,17 +1,14 @@
 //! One command as one transaction, or within the open one.
 
 use forebay::Value;
-use forebay::cache::{LOOK_KEYS_MAX, Lent};
 use forebay::runtime::Runtime;
 use forebay::txn::{Ahead, Documents, Executed, LARGE_BYTES, Plan, PlannedLock, TxnError};
 use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
+use super::underway::KEPT_KEY_BYTES;
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused};
-
-/// What a key takes while a command or script that locks it runs: its lock, its document, its write.
-const KEY_BYTES: usize = 1024;
 
 impl Session {
     /// A plain command is a transaction of its own. An error if its documents are too large, all together, and it can
@@ -24,10 +21,9 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Result<Reply, TxnError> {
-        let _lent = match self.lend_to(locks.len()) {
-            Ok(lent) => lent,
-            Err(refused) => return Ok(refused),
-        };
+        if let Some(refused) = self.too_wide(locks.len()) {
+            return Ok(refused);
+        }
         let mut plan = Plan {
             locks: in_order(locks),
             strict: self.strict,
@@ -97,13 +93,6 @@ impl Session {
         (held <= bytes_max).then_some(()).ok_or_else(|| Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")))
     }
 
-    /// Has the cache make way for a command or script that locks so many keys, as long as the answer is kept.
-    pub fn lend_to(&self, keys: usize) -> Result<Option<Lent>, Reply> {
-        let many = keys > LOOK_KEYS_MAX;
-        let lend = || self.shared.engine.cache().lend_while(keys.saturating_mul(KEY_BYTES));
-        self.too_wide(keys).map_or_else(|| Ok(many.then(lend)), Err)
-    }
-
     /// A command within TXN.
     pub(super) async fn run_in_open(
         &mut self,
@@ -164,8 +153,11 @@ impl Session {
         let hints = self.context().hints;
         let bytes_max = self.shared.limits.txn_bytes_max;
         let held = self.open.hold(frame.len() * ARG_BYTES_COUNTED);
-        self.within_txn_bytes(held)?;
         let no_transaction = || Reply::error("ERR no transaction is open");
+        let transaction = self.open.transaction().ok_or_else(no_transaction)?;
+        let more = transaction.count_unlocked(locks) * KEPT_KEY_BYTES;
+        self.within_txn_bytes(held.saturating_add(more))?;
+        self.keep(more)?;
         let transaction = self.open.transaction().ok_or_else(no_transaction)?;
         transaction.context_mut().hints = hints;
         transaction.set_blind(blind);

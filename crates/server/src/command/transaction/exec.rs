@@ -43,10 +43,9 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
 async fn exec_locked(session: &mut Session, queue: &Queue, watched: Vec<Watched>, claim: Option<Claim>) -> Reply {
     // Before anything is compared: what is found current is so as of it.
     let checked = watched.iter().any(|watched| watched.checked).then(|| session.shared.engine.as_of());
-    let _lent = match session.lend_to(queue.locks().len()) {
-        Ok(lent) => lent,
-        Err(refused) => return refused,
-    };
+    if let Some(refused) = session.too_wide(queue.locks().len()) {
+        return refused;
+    }
     let mut plan = plan_of(session, queue, watched, &claim);
     let context = session.context();
     let shared = session.shared.clone();

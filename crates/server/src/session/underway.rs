@@ -1,0 +1,141 @@
+//! What a session takes for a wide request, and what it keeps: counted before it is made, not after it.
+
+use std::sync::atomic::Ordering;
+
+use forebay::cache::Lent;
+use forebay::key::Key;
+use forebay_protocol::{Frame, Reply};
+
+use super::Session;
+use crate::command::{Command, Run};
+use crate::connection::amounts::{HELD_BYTES_MIN, SMALL_HOLDERS_PART};
+use crate::underway::Part;
+
+/// What a key takes while a plain command or EXEC that locks it runs: its lock, its document, its write.
+const KEY_BYTES: usize = 1024;
+
+/// What any other argument takes beside its bytes: an element, its change, its place in a collection.
+const ELEMENT_BYTES: usize = 128;
+
+/// A request that takes less never waits for others.
+const SHORT_BYTES_MAX: usize = 32 << 10;
+
+/// What a key takes that is fetched ahead of its request, and how many may be fetched without room.
+const AHEAD_KEY_BYTES: usize = 512;
+const AHEAD_KEYS_MIN: usize = 32;
+
+/// What TXN takes for a key that it has locked, and WATCH for one that it remembers.
+pub(super) const KEPT_KEY_BYTES: usize = 768;
+const WATCHED_KEY_BYTES: usize = 384;
+
+/// A batch may keep so much more before it is counted: to count what each small command keeps costs more than it takes.
+const UNCOUNTED_BYTES_MAX: usize = 4 << 10;
+
+/// What a session keeps, as it was counted.
+#[derive(Default)]
+pub struct Kept {
+    /// In what the connection counts.
+    settled: usize,
+    /// Beside that, since the batch at hand began.
+    grown: usize,
+}
+
+impl Session {
+    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it.
+    pub(super) async fn take_part(&self, command: &Command, frame: Frame<'_>) -> Option<(Part, Lent)> {
+        let bytes = self.width(command, frame);
+        if bytes <= SHORT_BYTES_MAX {
+            return None;
+        }
+        let part = self.shared.room.underway.take(bytes, self.shared.limits.underway_bytes_max).await;
+        Some((part, self.shared.engine.cache().lend_while(bytes)))
+    }
+
+    /// Keeps the part of a request that has run until what it has written is published, and gives it back.
+    pub(super) async fn give_back(&self, part: Option<(Part, Lent)>) {
+        if part.is_some()
+            && self.turn.is_none()
+            && let Some((committing, _)) = &self.committing
+        {
+            // Its client is told of its outcome elsewhere.
+            let _ = committing.witness().wait().await;
+        }
+    }
+
+    /// Of `keys`, which are to be fetched ahead, leaves as many as there is room for. That room is no other's, and is
+    /// never waited for: it is held by what may wait.
+    pub(super) fn take_ahead(&mut self, keys: &mut Vec<Key>) {
+        self.ahead_part = None;
+        if keys.len() > AHEAD_KEYS_MIN {
+            let most = self.shared.limits.underway_bytes_max / 2;
+            self.ahead_part = self.shared.room.ahead.try_take(keys.len() * AHEAD_KEY_BYTES, most);
+            keys.truncate(if self.ahead_part.is_some() { keys.len() } else { AHEAD_KEYS_MIN });
+        }
+    }
+
+    /// Bytes that a request takes while it runs. One in TXN has locks, and must not wait.
+    fn width(&self, command: &Command, frame: Frame<'_>) -> usize {
+        if self.open.is_open() {
+            return 0;
+        }
+        match (&command.run, &self.multi.queue) {
+            (Run::Engine(_), Some(queue)) if command.name == "exec" => {
+                queue.commands.iter().map(|queued| width_of(queued.command, queued.request.frame())).sum()
+            }
+            (Run::Documents(..) | Run::Varying(..), _) => width_of(command, frame),
+            (Run::Engine(_), _) if matches!(command.name, "watch" | "lease") => width_of(command, frame),
+            _ => 0,
+        }
+    }
+
+    /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, what WATCH
+    /// remembers, and what TXN has read and written.
+    pub fn held_bytes(&self) -> usize {
+        let watched = self.multi.watched.iter().map(|watched| watched.key.heap_bytes() + WATCHED_KEY_BYTES);
+        let queued = self.multi.queue.as_ref().map_or(0, |queue| queue.bytes);
+        queued + watched.sum::<usize>() + self.open.held_bytes()
+    }
+
+    /// Counts `more` bytes that MULTI, WATCH or TXN is about to keep, before it does; refused if all clients keep too
+    /// much. It must not wait: what is kept goes when its client says so.
+    pub fn keep(&mut self, more: usize) -> Result<(), Reply> {
+        let kept = self.held_bytes().saturating_add(more);
+        let grown = kept.saturating_sub(self.kept.settled);
+        let Some(more) = grown.checked_sub(self.kept.grown).filter(|more| *more > UNCOUNTED_BYTES_MAX) else {
+            return Ok(());
+        };
+        let (all, limit) = (&self.shared.figures.held_bytes, self.shared.limits.held_bytes_max);
+        let spare = if kept <= HELD_BYTES_MIN { limit / SMALL_HOLDERS_PART } else { 0 };
+        if all.fetch_add(more, Ordering::Relaxed).saturating_add(more) > limit.saturating_add(spare) {
+            all.fetch_sub(more, Ordering::Relaxed);
+            return Err(Reply::error(format!("LIMIT held_bytes_max {limit}")));
+        }
+        self.shared.engine.cache().lend(more);
+        self.kept.grown = grown;
+        Ok(())
+    }
+
+    /// Counts keys that WATCH is about to remember.
+    pub fn keep_watched(&mut self, keys: &[Key]) -> Result<(), Reply> {
+        self.keep(keys.iter().map(|key| key.heap_bytes() + WATCHED_KEY_BYTES).sum())
+    }
+
+    /// The connection has counted what is kept, which is so much.
+    pub(crate) fn settle_kept(&mut self, kept: usize) {
+        let Kept { grown, .. } = std::mem::replace(&mut self.kept, Kept { settled: kept, grown: 0 });
+        if grown > 0 {
+            self.shared.figures.held_bytes.fetch_sub(grown, Ordering::Relaxed);
+            self.shared.engine.cache().give_back(grown);
+        }
+    }
+}
+
+fn width_of(command: &Command, frame: Frame<'_>) -> usize {
+    // Few arguments come to little, whatever they are.
+    if frame.len() * KEY_BYTES <= SHORT_BYTES_MAX {
+        return KEY_BYTES + frame.len() * ELEMENT_BYTES;
+    }
+    let mut keys = 0;
+    command.each_key(frame, 0, &mut |_| keys += 1);
+    keys * KEY_BYTES + frame.len().saturating_sub(keys) * ELEMENT_BYTES
+}

@@ -1,0 +1,102 @@
+//! Many clients that each name many keys or elements at once, and what another client waits beside them.
+
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+const MANY_KEYS_MEMORY: u64 = 64 * MIB;
+
+/// A debug build has so many more pages of code than a release.
+const DEBUG_CODE: u64 = 8 * MIB;
+
+const CLIENTS_WITH_MANY_KEYS: usize = 900;
+
+fn encoded<'a>(words: impl IntoIterator<Item = &'a str>, out: &mut bytes::BytesMut) {
+    forebay_protocol::encode_command(out, &words.into_iter().collect::<Vec<_>>());
+}
+
+/// What client `number` sends: `times` requests of `keys` absent keys, each with `words` before them.
+fn requests(words: &[&str], number: usize, keys: usize, times: usize) -> bytes::BytesMut {
+    let mut out = bytes::BytesMut::new();
+    if times > 1 {
+        encoded(["TXN", "BEGIN"], &mut out);
+    }
+    for time in 0..times {
+        let keys: Vec<String> = (0..keys).map(|key| format!("k{number}:{time}:{key}")).collect();
+        encoded(words.iter().copied().chain(keys.iter().map(String::as_str)), &mut out);
+    }
+    out
+}
+
+/// What another client waits at most, until `over`.
+fn worst_beside(forebay: &Forebay, over: &AtomicBool) -> Duration {
+    let (mut other, mut worst) = (Connection::new(forebay.address), Duration::ZERO);
+    while !over.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        assert_eq!(other.call(&["SET", "other", "value"]), Reply::Simple("OK".into()));
+        assert_eq!(other.call(&["GET", "other"]), Reply::Bulk(b"value".as_slice().into()));
+        worst = worst.max(began.elapsed());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    worst
+}
+
+/// Has all clients send what `make` makes for them, and waits until each has an answer. Fails if memory was ever above
+/// what is promised.
+fn all_ask(row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
+    rlimit::increase_nofile_limit(4_096).expect("the limit of open files can be asked for");
+    let arguments = ["--memory", "64MiB", "--durability", "never"];
+    let forebay = Arc::new(Forebay::start("embedded", &arguments));
+    let over = AtomicBool::new(false);
+    let connect = |_| TcpStream::connect(forebay.address).expect("it listens");
+    let streams: Vec<TcpStream> = (0..clients).map(connect).collect();
+    let sent: Vec<_> = (0..clients).map(&make).collect();
+    let (answers, worst) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| worst_beside(&forebay, &over));
+        // Each in a thread where there are few: a large request is read when there is room for it.
+        let ask = |(mut stream, sent): (&TcpStream, &bytes::BytesMut)| {
+            stream.set_read_timeout(Some(PATIENCE * 3)).expect("a timeout");
+            // One that keeps too much is sent away before it has sent all.
+            let _ = stream.write_all(sent);
+        };
+        let pairs: Vec<_> = streams.iter().zip(&sent).collect();
+        for some in pairs.chunks(clients.div_ceil(20)) {
+            let some = some.to_vec();
+            scope.spawn(move || some.into_iter().for_each(ask));
+        }
+        let answered = |mut stream: &TcpStream| stream.read(&mut [0; 64]).is_ok_and(|count| count > 0);
+        let answers = streams.iter().filter(|stream| answered(stream)).count();
+        over.store(true, Ordering::Relaxed);
+        (answers, other.join().expect("the other client is served"))
+    });
+    let server = Server { forebay, row: "", before: 0 };
+    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB + DEBUG_CODE);
+    println!("{row}: peak {} MiB, {answers} answered, another client waited {worst:?} at most", peak / MIB);
+    assert_eq!(answers, clients, "{row}: each client is answered");
+    assert!(peak <= most, "{row}: a peak of {} MiB, at most {}", peak / MIB, most / MIB);
+}
+
+#[test]
+fn clients_that_name_many_keys() {
+    for name in ["MGET", "DEL", "WATCH"] {
+        all_ask(name, CLIENTS_WITH_MANY_KEYS, |number| requests(&[name], number, 1_000, 1));
+    }
+}
+
+#[test]
+fn clients_that_keep_many_keys_locked() {
+    for words in [["MGET"].as_slice(), &["TXN", "LOCK"]] {
+        all_ask(&words.join(" "), CLIENTS_WITH_MANY_KEYS, |number| requests(words, number, 200, 30));
+    }
+}
+
+#[test]
+fn clients_that_make_large_collections() {
+    all_ask("SADD", 20, |number| requests(&["SADD", &format!("set{number}")], 0, 100_000, 1));
+    all_ask("LPUSH", 20, |number| {
+        let (mut out, list) = (bytes::BytesMut::new(), format!("list{number}"));
+        encoded(["LPUSH", &list].into_iter().chain(std::iter::repeat_n("", 200_000)), &mut out);
+        out
+    });
+}
