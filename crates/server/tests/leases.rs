@@ -161,6 +161,22 @@ async fn a_refused_check_refuses_the_commit() {
     assert!(said.ends_with("*1|+OK|"), "without the rule the commit is not validated: {said}");
 }
 
+/// What is checked is counted before it is kept.
+#[tokio::test]
+async fn checks_of_many_clients_are_bounded() {
+    let shared = server(|options| options.limits.held_bytes_max = 1 << 20);
+    let named: Vec<String> = (0..2_000).map(|n| format!("key{n} 1-1")).collect();
+    let check = format!("LEASE CHECK {}", named.join(" "));
+    let mut peers: Vec<Peer> = (0..4).map(|_| Peer::new(&shared)).collect();
+    let mut said = Vec::new();
+    for peer in &mut peers {
+        said.push(peer.say(&check).await);
+    }
+    assert_eq!(said[0], "+OK|");
+    assert!(said[1..].iter().all(|said| said == "-LIMIT held_bytes_max 1048576|"), "{said:?}");
+    assert_eq!(peers[3].say("MULTI\nSET a 1\nEXEC").await, format!("+OK|+QUEUED|{REFUSED}"));
+}
+
 #[tokio::test]
 async fn what_get_refuses() {
     let shared = server(|options| options.limits.lease_keys_max = 2);

@@ -228,6 +228,7 @@ fn checked(session: &Session, frame: Frame<'_>) -> Result<Vec<Watched>, Reply> {
 
 /// Takes all that for the next EXEC.
 async fn take(session: &mut Session, watched: Vec<Watched>, id: Option<u128>) -> Result<Reply, Reply> {
+    session.keep_watched(watched.iter().map(|watched| &watched.key))?;
     let mut reply = Reply::OK;
     if let Some(id) = id {
         if session.multi.claimed.is_some() {

@@ -126,7 +126,7 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.watched.len() + keys.len() > limit {
             return Reply::error(format!("LIMIT watched_keys_max {limit}"));
         }
-        if let Err(refused) = session.keep_watched(&keys) {
+        if let Err(refused) = session.keep_watched(keys.iter()) {
             return refused;
         }
         let caller = session.waiting_client();

@@ -115,9 +115,9 @@ impl Session {
         Ok(())
     }
 
-    /// Counts keys that WATCH is about to remember.
-    pub fn keep_watched(&mut self, keys: &[Key]) -> Result<(), Reply> {
-        self.keep(keys.iter().map(|key| key.heap_bytes() + WATCHED_KEY_BYTES).sum())
+    /// Counts keys that WATCH or LEASE CHECK is about to remember.
+    pub fn keep_watched<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) -> Result<(), Reply> {
+        self.keep(keys.map(|key| key.heap_bytes() + WATCHED_KEY_BYTES).sum())
     }
 
     /// The connection has counted what is kept, which is so much.
