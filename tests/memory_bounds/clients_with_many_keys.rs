@@ -7,8 +7,9 @@ use super::*;
 
 const MANY_KEYS_MEMORY: u64 = 64 * MIB;
 
-/// A debug build has so many more pages of code than a release.
-const DEBUG_CODE: u64 = 8 * MIB;
+/// A debug build takes so much more: it decodes so slowly that more requests are there at a time. A release took 121
+/// to 131 MiB where a debug build, its code apart, took 134 to 143.
+const DEBUG_MORE: u64 = if cfg!(debug_assertions) { 16 * MIB } else { 0 };
 
 const CLIENTS_WITH_MANY_KEYS: usize = 900;
 
@@ -46,7 +47,7 @@ fn worst_beside(forebay: &Forebay, over: &AtomicBool) -> Duration {
 /// what is promised.
 fn all_ask(row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
     rlimit::increase_nofile_limit(4_096).expect("the limit of open files can be asked for");
-    let arguments = ["--memory", "64MiB", "--durability", "never"];
+    let arguments = ["--memory", "64MiB", "--durability", "never", "--log-level", "info"];
     let forebay = Arc::new(Forebay::start("embedded", &arguments));
     let over = AtomicBool::new(false);
     let connect = |_| TcpStream::connect(forebay.address).expect("it listens");
@@ -65,15 +66,20 @@ fn all_ask(row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
             let some = some.to_vec();
             scope.spawn(move || some.into_iter().for_each(ask));
         }
-        let answered = |mut stream: &TcpStream| stream.read(&mut [0; 64]).is_ok_and(|count| count > 0);
-        let answers = streams.iter().filter(|stream| answered(stream)).count();
+        let answer = |mut stream: &TcpStream| match stream.read(&mut [0; 64]) {
+            Ok(0) => Err("its connection is closed".to_owned()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        let answers: Vec<Result<(), String>> = streams.iter().map(answer).collect();
         over.store(true, Ordering::Relaxed);
         (answers, other.join().expect("the other client is served"))
     });
     let server = Server { forebay, row: "", before: 0 };
-    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB + DEBUG_CODE);
-    println!("{row}: peak {} MiB, {answers} answered, another client waited {worst:?} at most", peak / MIB);
-    assert_eq!(answers, clients, "{row}: each client is answered");
+    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB + DEBUG_MORE);
+    println!("{row}: peak {} MiB, another client waited {worst:?} at most", peak / MIB);
+    let unanswered: Vec<&String> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(unanswered.is_empty(), "{row}: {} of {clients} are not answered: {}", unanswered.len(), unanswered[0]);
     assert!(peak <= most, "{row}: a peak of {} MiB, at most {}", peak / MIB, most / MIB);
 }
 

@@ -84,6 +84,12 @@ pub const CLIENT_NAME: &str = "ERR Client names cannot contain spaces, newlines 
 pub const NO_SUCH_CLIENT: &str = "ERR No such client";
 /// CLIENT KILL ID with what is no id.
 pub const CLIENT_ID: &str = "ERR client-id should be greater than 0";
+/// SSCAN with an option of HSCAN.
+pub const NO_VALUES_OF_SET: &str = "ERR NOVALUES option can only be used in HSCAN";
+/// CLIENT KILL MAXAGE with a number below 1.
+pub const CLIENT_AGE: &str = "ERR maxage should be greater than 0";
+/// CLIENT KILL MAXAGE with what is no number.
+pub const CLIENT_AGE_NOT_AN_INTEGER: &str = "ERR maxage is not an integer or out of range";
 /// CLIENT PAUSE, or WAIT, with a timeout that is no number.
 pub const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 /// WAIT with a negative timeout.

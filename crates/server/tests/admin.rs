@@ -8,9 +8,9 @@ use std::time::Duration;
 use forebay_server::cursors::CURSORS_MAX;
 use support::{Peer, server};
 
-const HELLO_2: &str = "*14|$6|server|$5|redis|$7|version|$5|7.2.4|$5|proto|:2|$2|id|:1|$4|mode|$10|standalone|\
+const HELLO_2: &str = "*14|$6|server|$5|redis|$7|version|$5|7.4.0|$5|proto|:2|$2|id|:1|$4|mode|$10|standalone|\
     $4|role|$6|master|$7|modules|*0|";
-const HELLO_3: &str = "%7|$6|server|$5|redis|$7|version|$5|7.2.4|$5|proto|:3|$2|id|:1|$4|mode|$10|standalone|\
+const HELLO_3: &str = "%7|$6|server|$5|redis|$7|version|$5|7.4.0|$5|proto|:3|$2|id|:1|$4|mode|$10|standalone|\
     $4|role|$6|master|$7|modules|*0|";
 
 #[tokio::test]
@@ -108,6 +108,9 @@ async fn client_subcommands() {
         ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0|"),
         ("CLIENT KILL ID 4 LADDR", "-ERR syntax error|"),
         ("CLIENT KILL USER foo", "-ERR No such user 'foo'|"),
+        ("CLIENT KILL MAXAGE 0", "-ERR maxage should be greater than 0|"),
+        ("CLIENT KILL MAXAGE x", "-ERR maxage is not an integer or out of range|"),
+        ("CLIENT KILL MAXAGE 9223372036854775807", ":0|"),
         ("CLIENT KILL TYPE foo x y", "-ERR Unknown client type 'foo'|"),
         ("CLIENT PAUSE x", "-ERR timeout is not an integer or out of range|"),
         ("CLIENT PAUSE -1", "-ERR timeout is negative|"),
@@ -192,7 +195,7 @@ async fn info_says_what_ready_checks_read() {
     peer.say("GET k\nGET k").await;
     let info = peer.say("INFO").await;
     for line in [
-        "redis_version:7.2.4",
+        "redis_version:7.4.0",
         "forebay_version:",
         "loading:0",
         "arch_bits:64",

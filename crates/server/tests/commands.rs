@@ -274,6 +274,9 @@ fn hashes() {
         ("HRANDFIELD h -1048577", "-LIMIT repeated_elements_max 1048576|"),
         ("HSCAN h 0", "*2|$1|0|*4|$1|c|$1|4|$1|d|$2|55|"),
         ("HSCAN h 17 MATCH [^c]", "*2|$1|0|*2|$1|d|$2|55|"),
+        ("HSCAN h 0 NOVALUES MATCH [^c]", "*2|$1|0|*1|$1|d|"),
+        ("HSCAN h 0 MATCH [^c] NOVALUES", "*2|$1|0|*1|$1|d|"),
+        ("HSCAN h 0 NOVALUES COUNT", SYNTAX),
         ("HSCAN h x", "-ERR invalid cursor|"),
         ("HSCAN h 0 COUNT 0", SYNTAX),
         ("HSCAN h 0 COUNT", SYNTAX),
@@ -335,6 +338,7 @@ fn sets() {
         ("SRANDMEMBER x 2", "*0|"),
         ("SRANDMEMBER s 1 2", SYNTAX),
         ("SSCAN s 0 MATCH a*", "*2|$1|0|*1|$1|a|"),
+        ("SSCAN s 0 NOVALUES", "-ERR NOVALUES option can only be used in HSCAN|"),
         ("SREM s a x", ":1|"),
         ("SREM s b", ":1|"),
         ("EXISTS s", ":0|"),
@@ -362,6 +366,18 @@ fn shapes_of_resp3() {
             ("SRANDMEMBER s 2", "*1|$1|m|"),
         ],
     );
+}
+
+/// Fields that take long to compare are compared while others have their turn, with values and without.
+#[test]
+fn fields_that_take_long_to_compare() {
+    let field = format!("{}b", "a".repeat(20_000));
+    let (fill, pattern) = (format!("HSET h {field} 1 {field}c 2"), format!("*{}b", "a".repeat(100)));
+    let (with, without) = (format!("*2|$1|0|*2|$20001|{field}|$1|1|"), format!("*2|$1|0|*1|$20001|{field}|"));
+    let scans = ["MATCH {}", "NOVALUES MATCH {}", "COUNT 5 MATCH {} NOVALUES"];
+    let scans = scans.map(|options| format!("HSCAN h 0 {}", options.replace("{}", &pattern)));
+    let said = replies(Protocol::Resp2, [vec![fill], scans.to_vec()].concat());
+    assert!(said[1..] == [with, without.clone(), without], "{said:?}");
 }
 
 /// A large hash takes several calls of HSCAN, each of which answers about COUNT fields, and every field comes.

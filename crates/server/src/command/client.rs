@@ -48,7 +48,7 @@ pub(super) const SUBS: &[Sub] = &[
     },
     Sub {
         name: "kill",
-        syntax: "ip:port | [ID id] [TYPE type] [USER name] [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO]",
+        syntax: "ip:port | [ID id] [TYPE type] [USER name] [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO] [MAXAGE s]",
         summary: "Ends connections; a request that runs is finished first",
         arity: -3,
         flags: &[Flag::Admin],
@@ -308,6 +308,8 @@ struct Victims<'a> {
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
+    /// Connected for at least so many seconds.
+    age_s: u64,
     normal: bool,
     skip_me: bool,
 }
@@ -327,6 +329,11 @@ fn victims<'a>(frame: Frame<'a>, access: &Access) -> Result<Victims<'a>, Reply> 
             b"laddr" => victims.local_address = Some(value),
             b"user" if access.user(value).is_some() => victims.user = Some(value),
             b"user" => return Err(Reply::error([b"ERR No such user '", value, b"'"].concat())),
+            b"maxage" => match parse_integer(value) {
+                Some(age_s @ 1..) => victims.age_s = age_s as u64,
+                Some(_) => return Err(Reply::error(errors::CLIENT_AGE)),
+                None => return Err(Reply::error(errors::CLIENT_AGE_NOT_AN_INTEGER)),
+            },
             b"skipme" if is(value, "yes") => victims.skip_me = true,
             b"skipme" if is(value, "no") => victims.skip_me = false,
             _ => return Err(Reply::error(errors::SYNTAX)),
@@ -346,12 +353,13 @@ fn kill(session: &mut Session, frame: Frame<'_>) -> Reply {
         },
     };
     let same = |wanted: Option<&[u8]>, address: &str| wanted.is_none_or(|wanted| wanted == address.as_bytes());
-    let mut killed = 0;
+    let (mut killed, now_ms) = (0, session.shared.engine.runtime().now_ms());
     for client in session.shared.clients.all() {
         let me = Arc::ptr_eq(&client, &session.client);
         let hit = victims.normal
             && victims.id.is_none_or(|id| id == client.id)
             && same(victims.user, &client.names().user)
+            && now_ms.saturating_sub(client.connected_ms) / 1000 >= victims.age_s
             && same(victims.address, &client.address)
             && same(victims.local_address, &client.local_address)
             && !(me && victims.skip_me);

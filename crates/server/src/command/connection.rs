@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// What HELLO and INFO call the server: the version of Redis whose commands it honours.
-pub const REDIS_VERSION: &str = "7.2.4";
+pub const REDIS_VERSION: &str = "7.4.0";
 
 fn ping(session: &mut Session, frame: Frame<'_>) -> Reply {
     match frame.len() {

@@ -32,6 +32,13 @@ const COUNT_DEFAULT: usize = 10;
 pub(super) struct Scan<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
+    /// Of a hash fields only.
+    pub no_values: bool,
+}
+
+/// Whether this option of HSCAN takes no argument.
+fn is_no_values(option: &[u8]) -> bool {
+    option.eq_ignore_ascii_case(b"novalues")
 }
 
 impl<'a> Scan<'a> {
@@ -56,9 +63,14 @@ impl<'a> Scan<'a> {
 
     /// The options, from the fourth argument on.
     pub(super) fn parse(call: &Call<'a>) -> Result<Scan<'a>, Reply> {
-        let mut scan = Scan { pattern: None, count: COUNT_DEFAULT };
+        let mut scan = Scan { pattern: None, count: COUNT_DEFAULT, no_values: false };
         let mut at = 3;
         while at < call.frame.len() {
+            if is_no_values(call.arg(at)) {
+                scan.no_values = true;
+                at += 1;
+                continue;
+            }
             let option = call.arg(at).to_ascii_lowercase();
             match (option.as_slice(), call.frame.get(at + 1)) {
                 (b"match", Some(pattern)) => scan.pattern = Some(checked_pattern(pattern)?),
@@ -154,12 +166,20 @@ fn from_cursor<'e, E: AsRef<[u8]> + 'e, V>(
 
 /// The answer to a request whose elements were not compared with its pattern, without those that do not match.
 pub async fn compare(command: &Command, frame: Frame<'_>, reply: Reply, mut turns: Turns) -> Reply {
-    let options = frame.args().skip(3).step_by(2).zip(frame.args().skip(4).step_by(2));
-    let pattern = options.rev().find(|(option, _)| option.eq_ignore_ascii_case(b"match"));
-    let (Some((_, pattern)), Reply::Array(mut parts)) = (pattern, reply) else { return Reply::error(errors::SYNTAX) };
+    let (mut options, mut pattern, mut no_values) = (frame.args().skip(3), None, false);
+    while let Some(option) = options.next() {
+        match is_no_values(option) {
+            true => no_values = true,
+            false => {
+                let argument = options.next();
+                pattern = argument.filter(|_| option.eq_ignore_ascii_case(b"match")).or(pattern);
+            }
+        }
+    }
+    let (Some(pattern), Reply::Array(mut parts)) = (pattern, reply) else { return Reply::error(errors::SYNTAX) };
     let Some(Reply::Array(elements)) = parts.pop() else { return Reply::error(errors::SYNTAX) };
     let _walk = turns.walk(pattern).await;
-    let (glob, size) = (Glob::new(pattern), if command.name == "hscan" { 2 } else { 1 });
+    let (glob, size) = (Glob::new(pattern), if command.name == "hscan" && !no_values { 2 } else { 1 });
     let mut fitting = Vec::new();
     let mut elements = elements.into_iter();
     while let Some(element) = elements.next() {
@@ -216,7 +236,7 @@ mod tests {
             loop {
                 let now: Vec<(String, ())> =
                     names.iter().chain(&others[calls % others.len()]).map(|name| (name.to_string(), ())).collect();
-                let options = Scan { pattern: None, count };
+                let options = Scan { pattern: None, count, no_values: false };
                 let elements = now.iter().map(|(name, value)| (name, value));
                 let some = scan(cursor, &options, now.len(), elements);
                 found.extend(some.elements.into_iter().map(|(name, ())| name.clone()));

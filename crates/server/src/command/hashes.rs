@@ -153,7 +153,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "hscan",
-        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        syntax: "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
         summary: "Fields of a hash with their values, some at a time",
         group: Group::Hashes,
         arity: -3,
@@ -300,7 +300,11 @@ fn hscan(call: &mut Call<'_>) -> Answer {
     let options = Scan::parse(call)?;
     let found = scan(cursor, &options, hash.len(), hash.iter());
     let (next, uncompared) = (found.next, found.uncompared);
-    let fields = found.elements.into_iter().flat_map(|(field, value)| [bulk(field), bulk(value)]).collect();
+    let fields = found.elements.into_iter();
+    let fields = match options.no_values {
+        true => fields.map(|(field, _)| bulk(field)).collect(),
+        false => fields.flat_map(|(field, value)| [bulk(field), bulk(value)]).collect(),
+    };
     call.uncompared = uncompared;
     Ok(Scan::reply(next, fields))
 }

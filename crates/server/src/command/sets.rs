@@ -157,6 +157,9 @@ fn sscan(call: &mut Call<'_>) -> Answer {
     let cursor = Scan::cursor(call)?;
     let Some(set) = call.set(call.key(1))? else { return Ok(Scan::nothing()) };
     let options = Scan::parse(call)?;
+    if options.no_values {
+        return Err(Reply::error(errors::NO_VALUES_OF_SET));
+    }
     let found = scan(cursor, &options, set.len(), set.iter().map(|member| (member, &())));
     let (next, uncompared) = (found.next, found.uncompared);
     let members = found.elements.into_iter().map(|(member, ())| Reply::Bulk(member.clone())).collect();
