@@ -7,8 +7,10 @@
 //!
 //! Nothing here has a clock: each moment is an argument.
 
+mod leases;
 pub mod rates;
 pub mod term;
 
+pub use leases::Leases;
 pub use rates::{ReadGap, WriteRates};
 pub use term::{Gaps, Rule, Term};

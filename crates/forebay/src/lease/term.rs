@@ -81,6 +81,11 @@ impl Gaps {
         best
     }
 
+    /// The length of a lease in which a write falls by that chance.
+    pub fn until_written(self, chance: f64) -> f64 {
+        -self.write * (-chance).ln_1p()
+    }
+
     /// The length at which the fresh hit rate is greatest: the paper's objective.
     pub fn ideal(self) -> f64 {
         self.cost_aware(1.0)

@@ -1,0 +1,82 @@
+//! How long leases are: forebay's rule, the paper's, and what both are compared with.
+
+use super::term::Gaps;
+
+/// How the length of a lease is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Leases {
+    /// No copies.
+    None,
+    /// Copies are used until they are found stale.
+    Endless,
+    /// All leases have about this length, in seconds: half of it to all of it.
+    Fixed(f64),
+    /// As long as the next write is likelier than this not to come: the paper's `P(x)`.
+    Chance(f64),
+    /// The mean time between writes: the paper's `mean`.
+    Mean,
+    /// Algorithm 1 of the paper.
+    Paper,
+    /// [`Gaps::term`]: what costs least.
+    Cheapest {
+        /// From a read to its verdict, in seconds.
+        verdict: f64,
+        /// What an abort costs, in misses.
+        abort: f64,
+        /// The longest lease, in seconds.
+        length_max: f64,
+        /// The share of the misses that a copy saves at least, to be kept at all.
+        least: f64,
+    },
+}
+
+/// Reads that Algorithm 1 tries at most.
+const COUNTED_MAX: u32 = 100_000;
+
+impl Leases {
+    /// The length of a lease in seconds; `None`: no copy is kept. `gap` is the mean time between reads, if it is known,
+    /// and `writes` how often others write in a second; `chance` is drawn from 0 to 1.
+    pub fn length(self, gap: Option<f64>, writes: f64, chance: f64) -> Option<f64> {
+        let write = 1.0 / writes.max(f64::MIN_POSITIVE);
+        let gaps = Gaps { read: gap.unwrap_or(write / 10.0).max(1e-6), write };
+        match self {
+            Leases::None => None,
+            Leases::Endless => Some(f64::INFINITY),
+            Leases::Fixed(length) => Some(length * (0.5 + chance / 2.0)),
+            Leases::Chance(of_a_write) => Some(gaps.until_written(of_a_write)),
+            Leases::Mean => Some(write),
+            Leases::Paper => Some(gaps.by_counting(COUNTED_MAX).1),
+            Leases::Cheapest { verdict, abort, length_max, least } => {
+                let term = gaps.term(verdict, abort);
+                term.is_worth(least).then(|| term.drawn(chance, length_max))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHEAPEST: Leases = Leases::Cheapest { verdict: 0.001, abort: 5.0, length_max: 60.0, least: 0.05 };
+
+    /// A read a millisecond, and a write in 19.
+    #[test]
+    fn lengths_by_each_rule() {
+        let length = |leases: Leases| leases.length(Some(0.001), 1.0 / 0.019, 0.5);
+        assert_eq!((length(Leases::None), length(Leases::Endless)), (None, Some(f64::INFINITY)));
+        assert_eq!(length(Leases::Fixed(2.0)), Some(1.5));
+        assert!(length(Leases::Paper).is_some_and(|length| (length - 0.006).abs() < 1e-12));
+        assert!(length(Leases::Mean).is_some_and(|length| (length - 0.019).abs() < 1e-12));
+        // A write within the lease has exactly the chance that was asked for.
+        let tenth = length(Leases::Chance(0.1)).unwrap_or_default();
+        assert!((1.0 - (-tenth / 0.019).exp() - 0.1).abs() < 1e-12, "{tenth}");
+        assert!(length(CHEAPEST).is_some_and(|length| length < 0.006), "aborts cost");
+    }
+
+    #[test]
+    fn what_is_written_more_often_than_read_is_not_kept() {
+        assert_eq!(CHEAPEST.length(Some(1.0), 10.0, 0.5), None);
+        assert_eq!(CHEAPEST.length(Some(1.0), 0.0, 0.5), Some(60.0));
+    }
+}
