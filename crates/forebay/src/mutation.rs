@@ -236,6 +236,62 @@ pub enum Fault {
     ClientsOutOfTurn,
     /// Names are hashed as everybody can hash them.
     KnownHash,
+    /// Up to where a document is fresh is asked for when its reply has come, not before the request is sent.
+    FreshWhenRead,
+    /// Validators are told of a commit before its writes are in the shards.
+    SettledAtDecision,
+    /// What a validator knows as the last read of a key is the read that came last.
+    LatestReadAssigned,
+    /// A validator takes what it has forgotten for what never was.
+    FreshnessUnchecked,
+    /// A validator that begins again counts on nothing having been promised.
+    NoFloor,
+    /// It is not told what is staged.
+    StagedNotReloaded,
+    /// Shards stage writes that count on an epoch which has ended.
+    StagedUnfenced,
+    /// A transaction commits by votes of an epoch that has ended.
+    OldVotesCommit,
+    /// A validator votes on stamps above what its keeper knows as promised.
+    AboveCeiling,
+    /// A validator takes writes where it has promised that none will come.
+    WritesIntoClosed,
+    /// It does not compare writes with the last read of their keys.
+    ReadsUnguarded,
+    /// It forgets reads of moments at which writes may still come.
+    ReadsForgotten,
+    /// It does not see what transactions under way mean to write.
+    PreparedUnseen,
+    /// It decides by itself that a transaction without news is over.
+    GivenUpAlone,
+    /// It takes a transaction that it has asked after for applied when it hears that it has committed.
+    SettledUnapplied,
+    /// The home of a transaction forgets that it was aborted, and lets it commit.
+    AbortForgotten,
+    /// The home of a transaction decides what it is asked last.
+    DecidedTwice,
+    /// The application is told of a commit before it is decided.
+    AnsweredUndecided,
+    /// A client that starts again uses its names a second time.
+    NamesReused,
+    /// An older write that comes late takes the place of a later one.
+    OlderOverNewer,
+    /// A read-only transaction commits without a message whatever its copies are.
+    LocalUnchecked,
+    /// What a read-only transaction has read counts as validated though it is fresh only up to an earlier moment.
+    ValidatedBelow,
+    /// A session does not remember its own commits that write.
+    SessionForgetsWrites,
+    /// A session does not remember its own commits that only read.
+    SessionForgetsReads,
+    /// A transaction that was not to be committed renews what it has read.
+    RenewedByFailure,
+    /// What was named as stale stays in use.
+    StaleKept,
+    /// The age of copies is not compared with what was asked for.
+    AgeIgnored,
+    /// What a strict transaction has read is looked at once, and not held until it is decided.
+    StrictUnheld,
 }
 
 #[cfg(feature = "testing")]

@@ -25,6 +25,8 @@ mod locking;
 mod locks;
 mod mode;
 mod numbered;
+#[doc(hidden)]
+pub mod optimistic;
 mod outside;
 mod placed;
 mod plan;
@@ -37,6 +39,8 @@ mod space;
 mod sync;
 mod turn;
 mod unwatched;
+#[doc(hidden)]
+pub mod validator;
 mod warm;
 mod watching;
 mod yielding;

@@ -1,0 +1,288 @@
+//! A validator: knows how its keys were written and read, and says which transactions may commit (KAIROS, section 4.3).
+//!
+//! What it knows is lost with its process. What it has promised is not: each promise is below a ceiling that a shard
+//! keeps, and what may commit is staged at the shards. A validator that begins again promises nothing up to there. So
+//! no clock decides whether a transaction is right.
+//!
+//! Promises, of the keys of one validator:
+//!
+//! * *Closed*: no transaction whose write it has not seen yet will have a stamp up to this one.
+//! * *Resolved*: moreover, all writes up to there are in the shards, or will never be.
+//! * *Forgotten*: of writes up to there it may know nothing. What was read must be fresh beyond.
+
+mod keys;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::optimistic::Layout;
+use super::optimistic::message::{Message, Node, Parties, Prepared, Stamp, TxnName, Validate, Vote};
+use crate::key::Key;
+use crate::mutation::{Fault, on};
+use keys::Keys;
+
+/// What a validator is told when it is made.
+#[derive(Clone, Debug)]
+pub struct ValidatorOptions {
+    /// Which keys are its own.
+    pub layout: Layout,
+    /// How far what is closed stays behind the clock: transactions that are slower have to try again.
+    pub lag_us: u64,
+    /// How far beyond the clock a stamp may be; more than what clocks differ by.
+    pub ahead_us: u64,
+    /// How far beyond that a promise reaches. After a crash nothing commits for so long at most.
+    pub promise_us: u64,
+    /// For how long writes are remembered: the longest lease and the longest transaction.
+    pub keep_us: u64,
+    /// Most versions that are remembered.
+    pub versions_max: usize,
+    /// After so long, the home of a transaction is asked how it ended.
+    pub recover_us: u64,
+}
+
+/// A transaction that may commit.
+#[derive(Debug)]
+struct Open {
+    stamp: Stamp,
+    parties: Parties,
+    reads: Vec<Key>,
+    writes: Vec<Key>,
+    /// When it was asked about.
+    since_us: u64,
+    /// It has committed; the shards that have not said yet that its writes are there.
+    unapplied: Option<BTreeSet<u16>>,
+}
+
+/// One life of a validator.
+#[derive(Debug)]
+pub struct Validator {
+    number: u16,
+    epoch: u64,
+    options: ValidatorOptions,
+    /// Shards that have not answered the beginning of this epoch. It answers nothing meanwhile.
+    unfenced: BTreeSet<u16>,
+    keys: Keys,
+    open: BTreeMap<TxnName, Open>,
+    /// Transactions that are over: a question that comes late finds them here.
+    over: BTreeSet<Stamp>,
+    over_names: HashSet<TxnName>,
+    closed: Stamp,
+    /// Its keeper knows that it promises nothing above.
+    ceiling: Stamp,
+}
+
+/// What is to be sent.
+type Sent = Vec<(Node, Message)>;
+
+impl Validator {
+    /// The validator `number` begins `epoch`, which is greater than all before, and what it sends first.
+    pub fn new(number: u16, epoch: u64, options: ValidatorOptions) -> (Validator, Sent) {
+        let validator = Validator {
+            number,
+            epoch,
+            unfenced: (0..options.layout.shards).collect(),
+            options,
+            keys: Keys::default(),
+            open: BTreeMap::new(),
+            over: BTreeSet::new(),
+            over_names: HashSet::new(),
+            closed: Stamp::ZERO,
+            ceiling: Stamp::ZERO,
+        };
+        let sent = validator.fences();
+        (validator, sent)
+    }
+
+    /// All writes up to this stamp are in the shards, and none will come. `None`: it has not begun.
+    pub fn resolved(&self) -> Option<Stamp> {
+        let first = self.keys.first_prepared().map_or(self.closed, Stamp::before);
+        self.unfenced.is_empty().then(|| self.closed.min(first))
+    }
+
+    /// Its epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Transactions that may commit, keys of which anything is known, and versions.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        let (keys, versions) = self.keys.sizes();
+        (self.open.len(), keys, versions)
+    }
+
+    /// A message has come.
+    pub fn step(&mut self, from: Node, message: Message, now_us: u64) -> Sent {
+        match message {
+            Message::Fenced(shard, epoch, promised, prepared) if epoch == self.epoch => {
+                self.fenced(shard, promised, prepared, now_us)
+            }
+            _ if !self.unfenced.is_empty() => Sent::new(),
+            Message::Validate(asked) => {
+                let name = asked.name;
+                let vote = self.vote(asked, now_us);
+                vec![(from, Message::Vote(name, self.number, self.epoch, vote))]
+            }
+            Message::Settle(stamp, commit) => {
+                self.settle(stamp, commit);
+                vec![(from, Message::Settled(stamp, self.number))]
+            }
+            Message::Raised(epoch, ceiling) if epoch == self.epoch => {
+                self.ceiling = self.ceiling.max(ceiling);
+                Sent::new()
+            }
+            Message::Decided(stamp, commit) => self.decided(stamp, commit),
+            Message::Applied(stamp, shard) => {
+                self.applied(stamp, shard);
+                Sent::new()
+            }
+            _ => Sent::new(),
+        }
+    }
+
+    /// Time has passed: promises go on, what is old is forgotten, and transactions without an end are asked after.
+    pub fn tick(&mut self, now_us: u64) -> Sent {
+        if !self.unfenced.is_empty() {
+            return self.fences();
+        }
+        let closed = Stamp::at(now_us.saturating_sub(self.options.lag_us));
+        self.closed = self.closed.max(closed.min(self.ceiling));
+        if on(Fault::ReadsForgotten) {
+            self.keys.close(Stamp::at(now_us));
+        }
+        self.keys.close(self.closed);
+        while let Some(stamp) = self.over.first().copied().filter(|stamp| *stamp <= self.closed) {
+            self.over.remove(&stamp);
+            self.over_names.remove(&stamp.txn());
+        }
+        let kept = self.resolved().unwrap_or_default().us().saturating_sub(self.options.keep_us);
+        self.keys.forget(Stamp::at(kept), self.options.versions_max);
+        let mut sent = self.asked_after(now_us);
+        let ValidatorOptions { ahead_us, promise_us, layout, .. } = &self.options;
+        if self.ceiling < Stamp::at(now_us + ahead_us + promise_us / 2) {
+            let ceiling = Stamp::at(now_us + ahead_us + promise_us);
+            let keeper = Node::Shard(layout.keeper(self.number));
+            sent.push((keeper, Message::Raise(self.number, self.epoch, ceiling)));
+        }
+        sent
+    }
+
+    fn fences(&self) -> Sent {
+        let fence = |shard: &u16| (Node::Shard(*shard), Message::Fence(self.number, self.epoch));
+        self.unfenced.iter().map(fence).collect()
+    }
+
+    /// A shard stages nothing any more that counts on an earlier epoch; what it has staged may still commit.
+    fn fenced(&mut self, shard: u16, promised: Stamp, prepared: Vec<Prepared>, now_us: u64) -> Sent {
+        if !self.unfenced.remove(&shard) {
+            return Sent::new();
+        }
+        self.ceiling = self.ceiling.max(promised);
+        for Prepared { stamp, parties, keys } in prepared {
+            if on(Fault::StagedNotReloaded) {
+                continue;
+            }
+            let own = keys.into_iter().filter(|key| self.options.layout.validator(key) == self.number);
+            let open = self.open.entry(stamp.txn()).or_insert_with(|| Open {
+                stamp,
+                parties,
+                reads: Vec::new(),
+                writes: Vec::new(),
+                since_us: now_us,
+                unapplied: None,
+            });
+            open.writes.extend(own);
+        }
+        if self.unfenced.is_empty() {
+            // Whatever it promised before was not above that.
+            self.closed = if on(Fault::NoFloor) { Stamp::ZERO } else { self.ceiling };
+            self.keys = Keys::new(self.closed);
+            for open in self.open.values() {
+                open.writes.iter().for_each(|key| self.keys.expect(key, open.stamp));
+            }
+        }
+        self.tick(now_us)
+    }
+
+    fn vote(&mut self, asked: Validate, now_us: u64) -> Vote {
+        let writes = asked.parties.is_some();
+        if self.open.contains_key(&asked.name) {
+            return Vote::Yes;
+        }
+        if self.over_names.contains(&asked.name) {
+            return Vote::Over;
+        }
+        if asked.epoch != self.epoch {
+            return Vote::Epoch;
+        }
+        // Others could not get past a stamp that is far ahead, and bounded reads would not see what it has written.
+        let last = self.ceiling.min(Stamp::at(now_us + self.options.ahead_us));
+        if asked.stamp > last && !on(Fault::AboveCeiling) {
+            return Vote::Early;
+        }
+        if writes && asked.stamp <= self.closed && !on(Fault::WritesIntoClosed) {
+            return Vote::Later(self.closed);
+        }
+        let vote = self.keys.judge(&asked);
+        if vote == Vote::Yes {
+            self.keys.prepare(&asked);
+            if let Some(parties) = asked.parties {
+                let reads = if asked.strict { asked.reads.into_iter().map(|seen| seen.key).collect() } else { vec![] };
+                let (stamp, writes) = (asked.stamp, asked.writes);
+                let open = Open { stamp, parties, reads, writes, since_us: now_us, unapplied: None };
+                self.open.insert(asked.name, open);
+            }
+        }
+        vote
+    }
+
+    fn settle(&mut self, stamp: Stamp, commit: bool) {
+        let name = stamp.txn();
+        if let Some(open) = self.open.remove(&name) {
+            self.keys.settle(name, open.stamp, &open.reads, &open.writes, commit);
+        }
+        if stamp > self.closed && self.over.insert(stamp) {
+            self.over_names.insert(name);
+        }
+    }
+
+    /// Asks homes what became of transactions whose client says nothing.
+    fn asked_after(&mut self, now_us: u64) -> Sent {
+        let recover_us = self.options.recover_us;
+        let mut sent = Sent::new();
+        let mut given_up = Vec::new();
+        for open in self.open.values_mut().filter(|open| open.since_us.abs_diff(now_us) >= recover_us) {
+            open.since_us = now_us;
+            given_up.push(open.stamp);
+            sent.push((Node::Shard(open.parties.home), Message::Decide(open.stamp, false, Vec::new())));
+        }
+        if on(Fault::GivenUpAlone) {
+            given_up.into_iter().for_each(|stamp| self.settle(stamp, false));
+            return Sent::new();
+        }
+        sent
+    }
+
+    /// A home has said how a transaction ended. If it has committed, its writes must be in the shards first.
+    fn decided(&mut self, stamp: Stamp, commit: bool) -> Sent {
+        let Some(open) = self.open.get_mut(&stamp.txn()) else { return Sent::new() };
+        let shards = open.parties.shards.clone();
+        let to_all = |message: Message| shards.iter().map(|shard| (Node::Shard(*shard), message.clone())).collect();
+        if !commit {
+            self.settle(stamp, false);
+            return to_all(Message::Drop(stamp));
+        }
+        open.unapplied = Some(shards.iter().copied().collect());
+        if on(Fault::SettledUnapplied) {
+            self.settle(stamp, true);
+        }
+        to_all(Message::Apply(stamp))
+    }
+
+    fn applied(&mut self, stamp: Stamp, shard: u16) {
+        let Some(open) = self.open.get_mut(&stamp.txn()) else { return };
+        let Some(unapplied) = &mut open.unapplied else { return };
+        unapplied.remove(&shard);
+        if unapplied.is_empty() {
+            self.settle(stamp, true);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Optimistic transactions over many nodes: clients, validators and shards as cores, in a world of chance.
+//!
+//! Clocks differ, drift and jump. Messages are late, lost, repeated, and overtake each other. Partitions cut one
+//! direction. Clients pause for long, and vanish; validators vanish and begin again. One seed is one run.
+//!
+//! `judge.rs` looks for cycles among what has committed, for what each level promises. `gate.rs` proves that it finds
+//! each rule of the protocol that is left out.
+//!
+//! The cores have no tasks, so this world needs no executor: a queue of events is all of it.
+//!
+//! FOREBAY_SEED repeats one seed; FOREBAY_SEEDS says how many are run, or which (`5000..6000`).
+
+mod actor;
+mod gate;
+mod judge;
+mod network;
+mod setting;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use setting::{Ran, Scenario};
+use world::run;
+
+/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
+const SEEDS: u64 = 100;
+
+/// Seeds of one scenario with FOREBAY_NIGHTLY.
+const SEEDS_NIGHTLY: u64 = 10_000;
+
+fn seeds() -> std::ops::Range<u64> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number of a seed"));
+    if let Some(seed) = variable("FOREBAY_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    match variable("FOREBAY_SEEDS") {
+        Some(seeds) => match seeds.split_once("..") {
+            Some((first, end)) => number(first)..number(end),
+            None => 0..number(&seeds),
+        },
+        None if variable("FOREBAY_NIGHTLY").is_some() => 0..SEEDS_NIGHTLY,
+        None => 0..SEEDS,
+    }
+}
+
+/// Runs all seeds of a scenario, each tenth twice: one seed is one run, event by event.
+fn run_all(name: &str, scenario: Scenario) {
+    let mut all = Ran::default();
+    for seed in seeds() {
+        let ran = catch_unwind(AssertUnwindSafe(|| run(seed, scenario).unwrap_or_else(|broken| panic!("{broken}"))));
+        let repeat = format!("FOREBAY_SEED={seed} cargo test -p {} --test optimistic {name}", env!("CARGO_PKG_NAME"));
+        let ran = ran.unwrap_or_else(|_| panic!("seed {seed}; repeat: {repeat}"));
+        if seed % 10 == 0 {
+            assert_eq!(run(seed, scenario).as_ref(), Ok(&ran), "seed {seed} ran differently: {repeat}");
+        }
+        all.add(&ran);
+    }
+    println!("{name}: {:?}: {all:?}", seeds());
+    if seeds().end - seeds().start >= SEEDS {
+        all.much_happened(scenario);
+    }
+}
+
+#[test]
+fn clocks_and_late_messages() {
+    run_all("clocks_and_late_messages", Scenario::Calm);
+}
+
+#[test]
+fn crashes_pauses_and_partitions() {
+    run_all("crashes_pauses_and_partitions", Scenario::Faults);
+}
+
+#[test]
+fn validators_that_begin_again() {
+    run_all("validators_that_begin_again", Scenario::Restarts);
+}
+
+#[test]
+fn strict() {
+    run_all("strict", Scenario::Strict);
+}
