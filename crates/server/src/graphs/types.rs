@@ -84,7 +84,7 @@ pub fn parse_types(text: &str) -> Result<Vec<(String, Graph)>, String> {
     if text.len() as u64 > TYPES_BYTES_MAX {
         return Err(format!("more bytes than types_bytes_max {TYPES_BYTES_MAX}"));
     }
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| without_text(&error, text))?;
     if let Some(other) = table.keys().find(|key| *key != "type") {
         return Err(format!("'{other}' is not known; types stand under [[type]]"));
     }
@@ -98,6 +98,13 @@ pub fn parse_types(text: &str) -> Result<Vec<(String, Graph)>, String> {
         Some(at) => Err(format!("two types have the name '{}'", types[at].0)),
         None => Ok(types),
     }
+}
+
+/// Where `text` is no TOML and why, without its text: the file may be another, such as one of passwords.
+fn without_text(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().map_or(0, |span| span.start);
+    let line = 1 + text.bytes().take(before).filter(|byte| *byte == b'\n').count();
+    format!("line {line}: {}", error.message().replace('\n', ", "))
 }
 
 fn name_of<'a>(value: &'a toml::Value, what: &str) -> Result<&'a str, String> {
@@ -176,6 +183,7 @@ mod tests {
         for (text, why) in [
             ("", "no transaction type"),
             ("typ = 1", "'typ' is not known"),
+            ("a = 1\nroot:secret:0", "line 2: key with no value, expected `=`"),
             ("[[type]]\nname = 'T'", "type 'T': 0 vertices"),
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nafter = []", "a vertex without name"),
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nbefore = 1", "not 'before'"),
@@ -192,7 +200,7 @@ mod tests {
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n[[type.vertex]]\nname = 'a'", "two vertices"),
         ] {
             let error = parse_types(text).expect_err(text);
-            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.contains(why) && !error.contains("secret"), "{text}: {error}");
         }
     }
 }
