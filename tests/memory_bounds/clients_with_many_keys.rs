@@ -7,8 +7,8 @@ use super::*;
 
 const MANY_KEYS_MEMORY: u64 = 64 * MIB;
 
-/// A debug build takes so much more: it decodes so slowly that more requests are there at a time. A release took 121
-/// to 131 MiB where a debug build, its code apart, took 134 to 143.
+/// What a debug build may take more. With MGET in TXN a release took 121 to 131 MiB, and a debug build 134 to 143, of
+/// its program's pages no more than a release's counted.
 const DEBUG_MORE: u64 = if cfg!(debug_assertions) { 16 * MIB } else { 0 };
 
 const CLIENTS_WITH_MANY_KEYS: usize = 900;

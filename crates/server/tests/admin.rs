@@ -125,6 +125,13 @@ async fn client_subcommands() {
     let list = peer.say("CLIENT LIST").await;
     assert!(list.contains("id=1 addr=127.0.0.1:") && list.contains("name=ab") && list.contains("id=2 "), "{list}");
     assert!(!other.session.client.is_killed());
+    let old = Peer::new(&shared);
+    let id = old.session.client.id;
+    assert_eq!(peer.say(&format!("CLIENT KILL ID {id} MAXAGE 9223372036854775807")).await, ":0|");
+    assert!(!old.session.client.is_killed());
+    assert_eq!(peer.say(&format!("CLIENT KILL ID {id} MAXAGE 1")).await, ":1|");
+    assert!(old.session.client.is_killed());
+    drop(old);
     assert_eq!(peer.say("CLIENT KILL TYPE normal").await, ":1|");
     assert!(other.session.client.is_killed());
     let own = peer.session.client.address.clone();

@@ -14,6 +14,8 @@ mod actor;
 mod gate;
 mod judge;
 mod network;
+#[path = "../simulation/range.rs"]
+mod range;
 mod setting;
 mod world;
 
@@ -28,26 +30,10 @@ const SEEDS: u64 = 100;
 /// Seeds of one scenario with FOREBAY_NIGHTLY.
 const SEEDS_NIGHTLY: u64 = 10_000;
 
-fn seeds() -> std::ops::Range<u64> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number of a seed"));
-    if let Some(seed) = variable("FOREBAY_SEED") {
-        return number(&seed)..number(&seed) + 1;
-    }
-    match variable("FOREBAY_SEEDS") {
-        Some(seeds) => match seeds.split_once("..") {
-            Some((first, end)) => number(first)..number(end),
-            None => 0..number(&seeds),
-        },
-        None if variable("FOREBAY_NIGHTLY").is_some() => 0..SEEDS_NIGHTLY,
-        None => 0..SEEDS,
-    }
-}
-
 /// Runs all seeds of a scenario, each tenth twice: one seed is one run, event by event.
 fn run_all(name: &str, scenario: Scenario) {
-    let mut all = Ran::default();
-    for seed in seeds() {
+    let (mut all, seeds) = (Ran::default(), range::seeds(SEEDS, SEEDS_NIGHTLY));
+    for seed in seeds.clone() {
         let ran = catch_unwind(AssertUnwindSafe(|| run(seed, scenario).unwrap_or_else(|broken| panic!("{broken}"))));
         let repeat = format!("FOREBAY_SEED={seed} cargo test -p {} --test optimistic {name}", env!("CARGO_PKG_NAME"));
         let ran = ran.unwrap_or_else(|_| panic!("seed {seed}; repeat: {repeat}"));
@@ -56,8 +42,8 @@ fn run_all(name: &str, scenario: Scenario) {
         }
         all.add(&ran);
     }
-    println!("{name}: {:?}: {all:?}", seeds());
-    if seeds().end - seeds().start >= SEEDS {
+    println!("{name}: {seeds:?}: {all:?}");
+    if seeds.end - seeds.start >= SEEDS {
         all.much_happened(scenario);
     }
 }

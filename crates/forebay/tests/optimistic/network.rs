@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay::runtime::simulated::SplitMix;
 use forebay::txn::optimistic::Node;
 
-/// One second after another, all nodes' clocks begin about here.
+/// What each node's clock shows at first, give or take the skew.
 const BEGAN_US: i64 = 1_000_000_000_000;
 
 /// The clock of one node.

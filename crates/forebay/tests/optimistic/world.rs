@@ -50,7 +50,7 @@ struct World {
 pub fn run(seed: u64, scenario: Scenario) -> Result<Ran, Broken> {
     let mut world = World::new(seed, scenario);
     world.go(TROUBLE_US)?;
-    world.mend();
+    world.end_trouble();
     world.go(TROUBLE_US + QUIET_US)?;
     world.read_all()?;
     world.is_quiet()?;
@@ -364,8 +364,8 @@ impl World {
         clients.chain(validators).chain(shards).collect()
     }
 
-    /// All is well from now on, and no transaction begins.
-    fn mend(&mut self) {
+    /// From now on all messages arrive, clocks differ by no more than the skew, and no transaction begins.
+    fn end_trouble(&mut self) {
         self.ending = true;
         self.network.heal();
         let skew_us = self.setting.skew_us as i64;

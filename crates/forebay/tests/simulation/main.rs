@@ -21,6 +21,7 @@ mod leasing;
 mod oracle;
 mod outages;
 mod owners;
+mod range;
 mod regressions;
 mod rows;
 mod seeds;

@@ -10,6 +10,7 @@ use forebay::runtime::simulated::SplitMix;
 
 use crate::SEEDS;
 use crate::book::{Broken, Marks, broken};
+use crate::range;
 use crate::world::{CRASH_STEPS_MAX, Ran, Scenario, run, run_with_crash};
 
 /// Seeds of one scenario with FOREBAY_NIGHTLY.
@@ -20,21 +21,9 @@ const SEEDS_PER_CRASHED: u64 = 1000;
 /// In so many seeds everything happens.
 const SEEDS_FOR_MARKS: u64 = 100;
 
-/// FOREBAY_SEED names one; FOREBAY_SEEDS says how many, or which: `5000..6000`.
+/// Those that are run.
 pub fn seeds() -> std::ops::Range<u64> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number of a seed"));
-    if let Some(seed) = variable("FOREBAY_SEED") {
-        return number(&seed)..number(&seed) + 1;
-    }
-    match variable("FOREBAY_SEEDS") {
-        Some(seeds) => match seeds.split_once("..") {
-            Some((first, end)) => number(first)..number(end),
-            None => 0..number(&seeds),
-        },
-        None if variable("FOREBAY_NIGHTLY").is_some() => 0..SEEDS_NIGHTLY,
-        None => 0..SEEDS,
-    }
+    range::seeds(SEEDS, SEEDS_NIGHTLY)
 }
 
 thread_local! {

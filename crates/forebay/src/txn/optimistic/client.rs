@@ -20,7 +20,7 @@ pub use super::commit::Reason;
 pub enum Level {
     /// All that it reads was there together, at most so many microseconds ago.
     Bounded(u64),
-    /// Nothing before the last commit of its client.
+    /// Nothing before the last commit that its client was told of.
     Session,
     /// All that was committed before it began. Holds among strict transactions, where all are strict.
     Strict,
@@ -158,7 +158,7 @@ impl Client {
     /// The life `number`, which no client had before.
     pub fn new(number: u32, options: ClientOptions) -> Client {
         let copies = Copies::new(options.leases, options.copies_max, options.seed);
-        let validators = vec![Known::default(); usize::from(options.layout.validators)];
+        let validators = vec![Known::default(); usize::from(options.layout.validators.max(1))];
         Client {
             number,
             options,
@@ -212,7 +212,7 @@ impl Client {
                 self.running.remove(&txn);
                 Vec::new()
             }
-            Event::Message(from, message) => self.message(from, message, now_us),
+            Event::Message(_, message) => self.message(message, now_us),
             Event::Tick => self.tick(now_us),
         }
     }
@@ -315,7 +315,7 @@ impl Client {
             if self.options.freshest { from.max(most) } else { from }
         } else {
             let after = written.max(self.session).max(above);
-            Stamp::new(now_us.max(after.us() + 1), name)
+            Stamp::new(now_us.max(after.us().saturating_add(1)), name)
         };
         self.next_name += 1;
         let strict = running.level == Level::Strict;
@@ -352,7 +352,7 @@ impl Client {
         Effect::Ended(txn, end)
     }
 
-    fn message(&mut self, from: Node, message: Message, now_us: u64) -> Vec<Effect> {
+    fn message(&mut self, message: Message, now_us: u64) -> Vec<Effect> {
         let (name, next) = match message {
             Message::Got(number, documents) => return self.got(number, documents, now_us),
             Message::Resolved(validator, epoch, resolved) => {
@@ -386,7 +386,6 @@ impl Client {
             }
             _ => return Vec::new(),
         };
-        debug_assert!(!matches!(from, Node::Client(_)), "clients tell each other nothing");
         self.follow(name, next, now_us)
     }
 
@@ -424,7 +423,7 @@ impl Client {
                 if let Some(above) = above {
                     // What is closed goes on while the next question is on its way.
                     let ahead_us = 2 * unfinished.asked_for_us(now_us);
-                    self.above = self.above.max(Stamp::at(above.us() + 1 + ahead_us));
+                    self.above = self.above.max(Stamp::at(above.us().saturating_add(1 + ahead_us)));
                 }
                 if on(Fault::RenewedByFailure) {
                     self.renew_seen(name, now_us);

@@ -58,7 +58,7 @@ pub struct Validator {
     number: u16,
     epoch: u64,
     options: ValidatorOptions,
-    /// Shards that have not answered the beginning of this epoch. It answers nothing meanwhile.
+    /// Shards that have not yet answered the `Fence` of this epoch. Until all have, the validator answers no message.
     unfenced: BTreeSet<u16>,
     keys: Keys,
     open: BTreeMap<TxnName, Open>,
@@ -214,7 +214,7 @@ impl Validator {
             return Vote::Epoch;
         }
         // Others could not get past a stamp that is far ahead, and bounded reads would not see what it has written.
-        let last = self.ceiling.min(Stamp::at(now_us + self.options.ahead_us));
+        let last = self.ceiling.min(Stamp::at(now_us.saturating_add(self.options.ahead_us)));
         if asked.stamp > last && !on(Fault::AboveCeiling) {
             return Vote::Early;
         }
