@@ -49,15 +49,17 @@ fn shown(access: &Access) -> Vec<Vec<u8>> {
     access.all().iter().map(|user| line(&user.name, user.describe())).collect()
 }
 
-/// Passwords and hashes that stand behind the names of users.
+/// Passwords and hashes that stand after the names of users.
 fn secrets(text: &[u8]) -> Vec<&str> {
-    let words = |line| str::split_ascii_whitespace(line);
     let lines = || text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-    let names: Vec<&str> = lines().filter_map(|line| words(line).nth(1)).collect();
-    let secret = |word: &&str| word.len() > 8 && word.starts_with(['>', '<', '#', '!']);
-    let secrets = lines().flat_map(|line| words(line).skip(2)).filter(secret).map(|word| &word[1..]);
-    // A name is not secret, whatever else it is.
-    secrets.filter(|secret| !names.iter().any(|name| name.contains(secret))).collect()
+    let words = || lines().flat_map(|line| line.split_ascii_whitespace().enumerate());
+    let is_secret = |at: usize, word: &str| at > 1 && word.len() > 8 && word.starts_with(['>', '<', '#', '!']);
+    let (secrets, others): (Vec<_>, Vec<_>) = words().partition(|(at, word)| is_secret(*at, word));
+    // What is a rule, or stands in a name or a rule of the file, is not secret: `>allcommands`, which errors may name.
+    let rules = WORDS.iter().filter(|word| !word.starts_with(['>', '#', '!']));
+    let open: Vec<&str> = others.into_iter().map(|(_, word)| word).chain(rules.copied()).collect();
+    let known = |secret: &str| open.iter().any(|word| word.contains(secret));
+    secrets.into_iter().map(|(_, word)| &word[1..]).filter(|secret| !known(secret)).collect()
 }
 
 fn look(path: &Path, text: &[u8]) {

@@ -15,7 +15,9 @@ use crate::{QUICK, ok, start};
 fn a_lost_table_harms_no_other() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
     let address = format!("127.0.0.1:{port}");
-    let (server, database, forebay) = shop(&["--http", &address]);
+    // A machine with much else to do takes its time for a connection; that would be an outage.
+    let patient = ["--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
+    let (server, database, forebay) = shop(&[&["--http", &address], &patient[..]].concat());
     let mut client = Connection::new(forebay.address);
     server.sql(&database, "INSERT INTO photos VALUES (7, 1, 5); ALTER TABLE photos RENAME TO pictures");
     let lost = |client: &mut Connection, number: usize| {
