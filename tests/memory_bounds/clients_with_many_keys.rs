@@ -103,3 +103,36 @@ fn clients_that_make_large_collections() {
         out
     });
 }
+
+/// Answers of many short items are large before they are encoded: one is made at a time.
+#[test]
+fn clients_that_read_long_lists() {
+    const ELEMENTS: usize = 300_000;
+    const READS: usize = 4;
+    let arguments = ["--memory", "64MiB", "--durability", "never"];
+    let forebay = Arc::new(Forebay::start("embedded", &arguments));
+    let (mut connection, empty) = (Connection::new(forebay.address), vec![""; ELEMENTS / 2]);
+    for part in 1..=2 {
+        let words = [["RPUSH", "list"].as_slice(), &empty].concat();
+        assert_eq!(connection.call(&words), Reply::Integer((part * ELEMENTS / 2) as i64));
+    }
+    let server = Server { forebay: forebay.clone(), row: "LRANGE", before: 0 };
+    server.reset_peak();
+    std::thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                let mut stream = TcpStream::connect(forebay.address).expect("it listens");
+                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                let mut out = bytes::BytesMut::new();
+                (0..READS).for_each(|_| encoded(["LRANGE", "list", "0", "-1"], &mut out));
+                stream.write_all(&out).expect("written");
+                let answer = format!("*{ELEMENTS}\r\n").len() + ELEMENTS * "$0\r\n\r\n".len();
+                let read = std::io::copy(&mut stream.take((READS * answer) as u64), &mut std::io::sink());
+                assert_eq!(read.expect("all answers"), (READS * answer) as u64);
+            });
+        }
+    });
+    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB + DEBUG_MORE);
+    println!("LRANGE: peak {} MiB", peak / MIB);
+    assert!(peak <= most, "a peak of {} MiB, at most {}", peak / MIB, most / MIB);
+}

@@ -83,6 +83,8 @@ pub struct Room {
     pub ahead: Underway,
     /// For inline requests.
     pub inline: Underway,
+    /// For large answers between their making and their encoding.
+    pub answers: Underway,
 }
 
 impl Room {

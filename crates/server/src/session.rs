@@ -234,7 +234,7 @@ impl Session {
             let away_read = away && effect == Some(Effect::Read);
             let hit = effect == Some(Effect::Read)
                 && match self.serve_noted(command, frame) {
-                    Hit::Long => self.serve_long(command, frame).await,
+                    Hit::Long(bytes) => self.serve_long(command, frame, bytes).await,
                     hit => hit == Hit::Served,
                 };
             if self.unshown > 0 {

@@ -1,5 +1,6 @@
 //! One command at work on documents.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use forebay::change::Change;
@@ -25,6 +26,10 @@ pub struct Call<'a> {
     pub random: u64,
     /// Set by a command whose answer has still to be compared with its pattern, which takes long.
     pub uncompared: bool,
+    /// Bytes that the items of its answer may take before they are encoded.
+    pub items_bytes_max: usize,
+    /// Set by a command whose answer takes more: it has made none.
+    pub items_bytes: Cell<usize>,
 }
 
 /// What is known of the documents of a command's keys.
@@ -49,6 +54,28 @@ pub fn part_of(bytes: &Bytes, range: Range<usize>) -> Reply {
 }
 
 impl<'a> Call<'a> {
+    /// One that draws nothing, with room for any answer.
+    pub fn new(frame: Frame<'a>, space: u8, known: Known<'a>) -> Call<'a> {
+        Call {
+            frame,
+            space,
+            known,
+            random: 0,
+            uncompared: false,
+            items_bytes_max: usize::MAX,
+            items_bytes: Cell::new(0),
+        }
+    }
+
+    /// Whether an answer of so many items may be made. If not, what the command answers is not looked at.
+    pub fn has_room_for(&self, items: usize) -> bool {
+        let bytes = items.saturating_mul(size_of::<Reply>());
+        if bytes > self.items_bytes_max {
+            self.items_bytes.set(bytes);
+        }
+        self.items_bytes.get() == 0
+    }
+
     /// The argument at `index`; to be asked only where the arity says that there is one.
     pub fn arg(&self, index: usize) -> &'a [u8] {
         self.frame.arg(index)

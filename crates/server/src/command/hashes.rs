@@ -225,18 +225,21 @@ fn hmget(call: &mut Call<'_>) -> Answer {
 }
 
 fn hgetall(call: &mut Call<'_>) -> Answer {
+    let hash = call.hash(call.key(1))?.filter(|hash| call.has_room_for(2 * hash.len()));
     let pairs = |hash: &Hash| hash.iter().map(|(field, value)| (bulk(field), bulk(value))).collect();
-    Ok(Reply::Map(call.hash(call.key(1))?.map_or_else(Vec::new, pairs)))
+    Ok(Reply::Map(hash.map_or_else(Vec::new, pairs)))
 }
 
 fn hkeys(call: &mut Call<'_>) -> Answer {
+    let hash = call.hash(call.key(1))?.filter(|hash| call.has_room_for(hash.len()));
     let fields = |hash: &Hash| hash.iter().map(|(field, _)| bulk(field)).collect();
-    Ok(Reply::Array(call.hash(call.key(1))?.map_or_else(Vec::new, fields)))
+    Ok(Reply::Array(hash.map_or_else(Vec::new, fields)))
 }
 
 fn hvals(call: &mut Call<'_>) -> Answer {
+    let hash = call.hash(call.key(1))?.filter(|hash| call.has_room_for(hash.len()));
     let values = |hash: &Hash| hash.iter().map(|(_, value)| bulk(value)).collect();
-    Ok(Reply::Array(call.hash(call.key(1))?.map_or_else(Vec::new, values)))
+    Ok(Reply::Array(hash.map_or_else(Vec::new, values)))
 }
 
 fn hdel(call: &mut Call<'_>) -> Answer {
@@ -331,6 +334,9 @@ fn hrandfield(call: &mut Call<'_>) -> Answer {
     }
     let count = super::random::count(call, 2)?;
     let Some(hash) = call.hash(key)? else { return Ok(Reply::Array(Vec::new())) };
+    if !call.has_room_for(2 * super::random::chosen_max(count, hash.len())) {
+        return Ok(Reply::Nil);
+    }
     let chosen = choose(call.random, hash.iter(), hash.len(), count);
     Ok(match with_values {
         true => Reply::Pairs(chosen.into_iter().map(|(field, value)| (bulk(field), bulk(value))).collect()),

@@ -195,6 +195,9 @@ fn lrange(call: &mut Call<'_>) -> Answer {
     if start > end {
         return Ok(Reply::Array(Vec::new()));
     }
+    if !call.has_room_for((end - start + 1) as usize) {
+        return Ok(Reply::Nil);
+    }
     let elements = list.range(start as usize, end as usize + 1);
     Ok(Reply::Array(elements.cloned().map(Reply::Bulk).collect()))
 }

@@ -31,6 +31,12 @@ pub(super) fn choose_with_repeats(random: u64, len: usize, count: u64) -> impl I
     (0..if len == 0 { 0 } else { count }).map(move |_| dice.below(len as u64) as usize)
 }
 
+/// At most so many elements are in memory while so many of `len` are chosen.
+pub(super) fn chosen_max(count: i64, len: usize) -> usize {
+    let asked = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    if count < 0 { asked.saturating_add(len) } else { asked.min(len) }
+}
+
 /// At most `count` different elements, in their order; or, if `count` is negative, just so many with repeats.
 pub(super) fn choose<T: Clone>(random: u64, elements: impl Iterator<Item = T>, len: usize, count: i64) -> Vec<T> {
     if count < 0 {

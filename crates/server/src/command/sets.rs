@@ -118,7 +118,7 @@ fn srem(call: &mut Call<'_>) -> Answer {
 }
 
 fn smembers(call: &mut Call<'_>) -> Answer {
-    let set = call.set(call.key(1))?;
+    let set = call.set(call.key(1))?.filter(|set| call.has_room_for(set.len()));
     Ok(Reply::Set(set.map_or_else(Vec::new, |set| set.iter().cloned().map(Reply::Bulk).collect())))
 }
 
@@ -149,6 +149,9 @@ fn srandmember(call: &mut Call<'_>) -> Answer {
     }
     let count = super::random::count(call, 2)?;
     let Some(set) = call.set(key)? else { return Ok(Reply::Array(Vec::new())) };
+    if !call.has_room_for(super::random::chosen_max(count, set.len())) {
+        return Ok(Reply::Nil);
+    }
     let chosen = choose(call.random, set.iter(), set.len(), count);
     Ok(Reply::Array(chosen.into_iter().cloned().map(Reply::Bulk).collect()))
 }

@@ -14,29 +14,51 @@ use crate::command::{Call, Command, Effect, Known, refused};
 /// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
 const ARGS_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes that the items of an answer may take without room.
+pub(super) const ITEMS_BYTES_UNCOUNTED: usize = 256 << 10;
+
 /// How a read whose keys are to be cached was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     /// It is answered.
     Served,
-    /// It takes long, and there is another thread to ask again from.
-    Long,
+    /// It takes long: it is to be asked again with room for so many bytes, and from another thread if there is one.
+    Long(usize),
     /// It can't be served so.
     No,
 }
 
 impl Session {
-    /// As [`Session::serve_published`], where no other task waits for it; whether it is answered.
-    pub(super) async fn serve_long(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
-        let runtime = self.shared.engine.runtime().clone();
-        runtime.leave().await;
-        let hit = self.serve_published(command, frame);
-        runtime.come_back().await;
-        hit == Hit::Served
+    /// As [`Session::serve_published`], where no other task waits for it, and with room for the items of its answer
+    /// until they are encoded; whether it is answered.
+    ///
+    /// The wait for that room ends: what has it waits for nothing, and gives it back before it waits for its client.
+    pub(super) async fn serve_long(&mut self, command: &'static Command, frame: Frame<'_>, bytes: usize) -> bool {
+        let shared = self.shared.clone();
+        let (runtime, mut bytes) = (shared.engine.runtime(), bytes);
+        loop {
+            let part = match bytes {
+                0 => None,
+                bytes => {
+                    self.replies.lend();
+                    Some(shared.room.answers.take(bytes, shared.limits.underway_bytes_max).await)
+                }
+            };
+            runtime.leave().await;
+            let hit = self.serve_published(command, frame, bytes.max(ITEMS_BYTES_UNCOUNTED));
+            runtime.come_back().await;
+            drop(part);
+            match hit {
+                // It has become longer.
+                Hit::Long(more) if more > bytes => bytes = more,
+                hit => return hit == Hit::Served,
+            }
+        }
     }
 
-    /// Serves a read whose keys are all cached, without a lock and without a wait.
-    pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> Hit {
+    /// Serves a read whose keys are all cached, without a lock and without a wait, if there is room for the items of
+    /// its answer.
+    pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>, room: usize) -> Hit {
         if self.open.is_open() || self.unsettled() || self.runs_aside(command, frame) {
             return Hit::No;
         }
@@ -55,14 +77,17 @@ impl Session {
         let Some(published) = engine.published(keys, &context) else { return Hit::No };
         let large = published.bytes() > LARGE_BYTES;
         if large && engine.runtime().can_leave() {
-            return Hit::Long;
+            return Hit::Long(0);
         }
         let known = Known::Published(&published);
-        let mut call = Call { frame, space, known, random, uncompared: false };
+        let mut call = Call { random, items_bytes_max: room, ..Call::new(frame, space, known) };
         let answer = if large { engine.runtime().aside(|| body(&mut call)) } else { body(&mut call) };
         // To compare it others must have their turn, and that is no way to do it.
         if call.uncompared {
             return Hit::No;
+        }
+        if call.items_bytes.get() > 0 {
+            return Hit::Long(call.items_bytes.get());
         }
         let reply = answer.unwrap_or_else(|error| error);
         if !self.has_room_for(&reply) {
@@ -100,7 +125,7 @@ impl Session {
         }
         let mut uncompared = false;
         let done = self.shared.engine.execute_at_once(&wanted, &context, |documents| {
-            let mut call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+            let mut call = Call { random, ..Call::new(frame, space, Known::Documents(documents)) };
             let answer = body(&mut call);
             uncompared = call.uncompared;
             answer

@@ -41,7 +41,7 @@ impl Session {
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
                 let aside = are_large(&plan.locks, documents).then(|| shared.engine.runtime());
-                let call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+                let call = Call { random, ..Call::new(frame, space, Known::Documents(documents)) };
                 let answer;
                 (answer, uncompared) = call_body(body, call, aside);
                 if unseen { tell_nothing(answer) } else { answer }
@@ -122,7 +122,7 @@ impl Session {
         }
         documents.savepoint();
         let aside = are_large(locks, documents).then(|| self.shared.engine.runtime());
-        let call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+        let call = Call { random, ..Call::new(frame, space, Known::Documents(documents)) };
         let (answer, uncompared) = call_body(body, call, aside);
         let answer = if unseen { tell_nothing(answer) } else { answer };
         if answer.is_err() {

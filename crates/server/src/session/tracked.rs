@@ -4,7 +4,7 @@ use forebay::mutation::{self, Fault};
 use forebay_protocol::{Frame, Protocol, Reply};
 
 use super::Session;
-use super::at_once::Hit;
+use super::at_once::{Hit, ITEMS_BYTES_UNCOUNTED};
 use crate::command::{Command, Effect};
 use crate::tracking::{PUSHES_BYTES_MAX, Tracker, Waiting};
 
@@ -146,7 +146,7 @@ impl Session {
     /// Serves a read whose keys are all cached: what it reads is noted.
     #[inline]
     pub(super) fn serve_noted(&mut self, command: &'static Command, frame: Frame<'_>) -> Hit {
-        let hit = self.serve_published(command, frame);
+        let hit = self.serve_published(command, frame, ITEMS_BYTES_UNCOUNTED);
         if mutation::on(Fault::NotedAfterRead) {
             mutation::interleave();
             self.note_reads(command, frame);

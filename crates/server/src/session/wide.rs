@@ -193,7 +193,7 @@ impl Session {
             let present = |key| documents.value(key).is_ok_and(|value| value.is_some());
             let seen = keys().map(|key| (documents.version(key), present(key))).collect();
             let known = Known::Documents(documents);
-            Ok((body(&mut Call { frame, space, known, random: 0, uncompared: false }), seen))
+            Ok((body(&mut Call::new(frame, space, known)), seen))
         };
         let engine = &self.shared.engine;
         match engine.execute(&plan, self.context(), &mut Ahead::default(), read).await? {

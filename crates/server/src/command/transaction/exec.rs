@@ -174,7 +174,7 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
                     queued.command.each_key(frame, queued.space, &mut |key| documents.tell(key));
                 }
                 let known = Known::Documents(documents);
-                let mut call = Call { frame, space: queued.space, known, random, uncompared: false };
+                let mut call = Call { random, ..Call::new(frame, queued.space, known) };
                 let answer = body(&mut call);
                 uncompared.extend(call.uncompared.then_some(n));
                 answer
