@@ -376,6 +376,7 @@ async fn a_monitor_is_shown_requests_but_no_secrets_and_is_dropped_when_it_does_
     let shared = server(|_| {});
     let (mut monitor, mut peer) = (Peer::new(&shared), Peer::new(&shared));
     assert_eq!(monitor.say("MONITOR").await, "+OK|");
+    assert_eq!(monitor.say("MONITOR").await, "+OK|", "again: each request is shown once");
     peer.say("SELECT 2\nSET k \u{7}\\\"x\nGET k\nAUTH default hunter2\nHELLO 2 AUTH default hunter2\nCONFIG GET save")
         .await;
     monitor.session.take_shown();
