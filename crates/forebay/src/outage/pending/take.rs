@@ -65,7 +65,8 @@ impl Buffer {
             let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
             if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
-                let version = base(write).unwrap_or(self.left_by(commit.version));
+                let replaced = || replaces.and_then(|old| self.base_of(old, &write.key));
+                let version = base(write).or_else(replaced).unwrap_or(self.left_by(commit.version));
                 buffered.known.push((write.key.clone(), Read { value, version }));
             }
         }
@@ -89,6 +90,13 @@ impl Buffer {
         };
         self.insert(Entry::new(buffered, ties, Stage::Writing { replaces }, bytes));
         Ok((number, record))
+    }
+
+    /// The version in the store of what transaction `number`, the first that waits for `key`, is made to, where what is
+    /// shown is built on that.
+    fn base_of(&self, number: u64, key: &Key) -> Option<Version> {
+        let row = self.rows.get(key).filter(|row| row.queue.front() == Some(&number))?;
+        row.image.base.filter(|base| !is_edition(*base) && !mutation::on(Fault::MergedOnNothing))
     }
 
     /// A document with a queue was read from it, so its version is not the store's: keeps what was shown of it in place

@@ -406,3 +406,25 @@ fn one_that_is_made_again_behind_a_restart_is_read_on_a_table_with_a_trigger() {
     assert!(!world.disturbed);
     world.drain();
 }
+
+/// One that takes another's place is made to what that one was made to, and the journal says so: after a restart a
+/// trigger's doing to it is no other program's.
+#[test]
+fn one_that_took_anothers_place_before_a_restart_is_read_on_a_table_with_a_trigger() {
+    // Not of the table whose documents are one lane: there nothing takes another's place.
+    const MERGED: usize = WRITTEN;
+    let merges = Step::Commit { which: 0, way: Way::Buffer, merge: true };
+    let change = Step::Open { reads: Vec::new(), writes: vec![(MERGED, Kind::Change)], asks: false };
+    let waits = || writes(MERGED, Kind::Change);
+    let stored = [waits(), waits(), vec![SET_OUT, land(false)]].concat();
+    let read = Step::Open { reads: vec![MERGED], writes: vec![(READ, Kind::Change)], asks: false };
+    let steps = [stored, vec![change, merges, JOURNAL, Step::Restart, read, commit(), JOURNAL]];
+    let behind_a_restart = || {
+        let mut world = world(&steps, true);
+        assert!(!world.disturbed);
+        world.drain();
+    };
+    behind_a_restart();
+    let _on = mutation::put_back(Some(Fault::MergedOnNothing));
+    catch_unwind(AssertUnwindSafe(behind_a_restart)).expect_err("the reader is set aside");
+}
