@@ -105,3 +105,72 @@ fn who_read_one_document_is_not_overtaken_by_our_own_write_of_another() {
     let left = server.sql(&database, "SELECT DISTINCT a, b, xs FROM pairs");
     assert_eq!(left, "3|n|{a,b}");
 }
+
+/// Commands on documents of one row, of which the first makes or deletes it. `#` is the row.
+const MOVES: [&[&str]; 12] = [
+    &["DEL left:#", "LRANGE list:# 0 -1"],
+    &["DEL left:#", "LPOP list:#"],
+    &["DEL left:#", "DEL right:#", "DEL list:#"],
+    &["DEL left:#", "HGET right:# b", "EXISTS right:#"],
+    &["DEL left:#", "LREM list:# 1 a"],
+    &["DEL left:#", "LPUSHX list:# q"],
+    &["DEL left:#", "RPUSH list:# c"],
+    &["DEL left:#", "HSET left:# a 5", "LLEN list:#"],
+    &["RPUSH list:# c", "HSET left:# a 5", "EXISTS right:#"],
+    &["RPUSH list:# c", "DEL left:#"],
+    &["HSET left:# a 5", "RPUSH list:# c", "HSET right:# b x"],
+    &["RPUSH list:# c", "SETNX left:# {\"a\":5}", "LLEN list:#"],
+];
+
+fn made_to(client: &mut Connection, row: usize, commands: &[&str]) -> Vec<Reply> {
+    let mut call = |command: &&str| client.call(&command.replace('#', &row.to_string()).split(' ').collect::<Vec<_>>());
+    commands.iter().map(&mut call).collect()
+}
+
+/// In one transaction the documents of a row see what was done to each other, as they do one by one, or say that it is
+/// known after the commit.
+#[test]
+fn documents_of_a_row_see_each_other_in_one_transaction() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    let row_of = |row: usize| server.sql(&database, &format!("SELECT a, b, xs FROM pairs WHERE id = {row}"));
+    let (mut refused, mut rows) = (0, 100..);
+    for commands in MOVES {
+        for (there, txn) in [(true, false), (true, true), (false, false), (false, true)] {
+            let [alone, row] = [(); 2].map(|()| rows.next().expect("there are more"));
+            if there {
+                let values = format!("({alone}, 1, 'n', '{{a}}'), ({row}, 1, 'n', '{{a}}')");
+                server.sql(&database, &format!("INSERT INTO pairs VALUES {values}"));
+            }
+            let one_by_one = made_to(&mut client, alone, commands);
+            let begin: &[&str] = if txn { &["TXN", "BEGIN"] } else { &["MULTI"] };
+            client.call(begin);
+            let replies = made_to(&mut client, row, commands);
+            let before = row_of(row);
+            let replies = match (client.call(if txn { &["TXN", "COMMIT"] } else { &["EXEC"] }), txn) {
+                (Reply::Array(replies), false) => replies,
+                (rolled_back, false) => {
+                    assert!(said(&rolled_back).contains("is in the row that"), "{commands:?}: {rolled_back:?}");
+                    assert_eq!(row_of(row), before, "{commands:?}");
+                    refused += 1;
+                    continue;
+                }
+                (committed, true) => {
+                    assert!(said(&committed).starts_with("OK"), "{commands:?}: {committed:?}");
+                    replies
+                }
+            };
+            let moved = replies.iter().filter(|reply| said(reply).contains("is in the row that")).count();
+            refused += moved;
+            if moved == 0 {
+                assert_eq!((replies, row_of(row)), (one_by_one, row_of(alone)), "{commands:?}, there: {there}");
+            } else {
+                let differ = |(one, other): &(&Reply, &Reply)| one != other && !said(one).contains("is in the row");
+                assert_eq!(replies.iter().zip(&one_by_one).find(differ), None, "{commands:?}, there: {there}");
+            }
+        }
+    }
+    println!("{refused} commands were refused");
+    assert!((2..40).contains(&refused), "{refused}");
+}

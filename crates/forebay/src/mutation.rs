@@ -171,6 +171,8 @@ pub enum Fault {
     DeletionDoubted,
     /// What was read counts as changed by others when the store has its row under another version, whatever it is.
     RereadDoubted,
+    /// In a transaction the documents of a row are as they were after another one of it has deleted the row.
+    BesideUnmoved,
     /// The journal is not told what one is made to that takes another's place.
     MergedOnNothing,
     /// A change goes to the store in one batch behind one that the store may have, unchecked.

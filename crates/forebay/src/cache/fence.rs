@@ -12,8 +12,8 @@ use crate::read::Read;
 pub(super) struct Fence {
     /// Commits on their way that write the key.
     pub(super) held: u32,
-    /// The open fill, if there is one.
-    pub(super) flight: Option<Flight>,
+    /// The open fill, if there is one. Apart, so that a hold, of which a commit of many keys has many, is small.
+    pub(super) flight: Option<Box<Flight>>,
 }
 
 /// An open fill.

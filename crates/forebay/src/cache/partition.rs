@@ -134,7 +134,7 @@ impl Partition {
         }
         let fence = self.fences.entry(key.clone()).or_default();
         let Some(flight) = &mut fence.flight else {
-            fence.flight = Some(Flight { id, fetched: None, followers: Vec::new() });
+            fence.flight = Some(Box::new(Flight { id, fetched: None, followers: Vec::new() }));
             return Begin::Lead(Fill::new(cache.clone(), key.clone(), id));
         };
         self.stats.followers += 1;
@@ -158,7 +158,7 @@ impl Partition {
 
     /// The open fill of `key`, if it is still the one with this id.
     pub(super) fn flight(&mut self, key: &Key, id: u64) -> Option<&mut Flight> {
-        self.fences.get_mut(key)?.flight.as_mut().filter(|flight| flight.id == id)
+        self.fences.get_mut(key)?.flight.as_deref_mut().filter(|flight| flight.id == id)
     }
 
     /// Ends the open fill of `key`, or only the one with this id; its followers wake empty-handed.

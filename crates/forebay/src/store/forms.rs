@@ -169,6 +169,11 @@ pub fn emptied(changes: &[Change]) -> Option<Vec<Change>> {
     comes(changes).filter(|_| !mutation::on(Fault::EmptiedListUnmade)).cloned().map(made_and_emptied)
 }
 
+/// Whether `changes` of a list make its row where there is none.
+pub fn makes_row(changes: &[Change]) -> bool {
+    comes(changes).is_some()
+}
+
 /// An element that comes to a list by `changes`.
 fn comes(changes: &[Change]) -> Option<&Blob> {
     changes.iter().rev().find_map(|change| match change {

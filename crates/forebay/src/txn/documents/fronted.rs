@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::DocumentError;
+use super::{Document, DocumentError};
 use crate::change::{Change, Changes};
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::store::forms::{self, OnDelete, RowForm};
 use crate::store::{Form, Store};
 use crate::value::{Data, Value};
@@ -19,7 +20,40 @@ impl fmt::Debug for Fronted {
     }
 }
 
+/// A row that a transaction has made or deleted by way of one of its documents; the others are not what they were.
+pub(super) struct MovedRow<'a> {
+    by: &'a Key,
+    /// It is deleted, so there is none of them. If not, the store knows what they hold, by its defaults.
+    pub(super) gone: bool,
+}
+
+impl MovedRow<'_> {
+    pub(super) fn refused(&self, key: KeyRef<'_>) -> DocumentError {
+        DocumentError::RowMoved(key.to_key(), self.by.clone())
+    }
+}
+
 impl Fronted {
+    /// What changes of `others`, which share its row, have done to the row of `document`. A list of a row that is made
+    /// stays as it is: empty. Nothing is said of what has not been read, because nothing is told of it.
+    pub(super) fn moved_row<'a>(
+        &self,
+        document: &Document,
+        others: impl Iterator<Item = &'a Document>,
+    ) -> Option<MovedRow<'a>> {
+        let there = document.base.as_ref()?.value.is_some();
+        let is_row = |key: &Key| matches!(self.0.form(key), Form::Row(_));
+        let may_miss_row = !there && is_row(&document.key);
+        let moved = |other: &'a Document| {
+            let row = is_row(&other.key);
+            let deleted = row && other.changes.contains(&Change::Delete);
+            let made = may_miss_row && if row { other.current.is_some() } else { forms::makes_row(&other.changes) };
+            let moved = deleted || made;
+            moved.then_some(MovedRow { by: &other.key, gone: deleted && other.current.is_none() })
+        };
+        others.filter(|other| !other.changes.is_empty() && !mutation::on(Fault::BesideUnmoved)).find_map(moved)
+    }
+
     /// What it comes to that a record is set by one text, if `change` is that.
     pub(super) fn changes_of_text(
         &self,
