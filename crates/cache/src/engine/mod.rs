@@ -101,6 +101,7 @@ pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};
 use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
+pub(crate) use table::prefetch;
 use table::{Look, Table};
 pub(crate) use wheel::NEVER;
 

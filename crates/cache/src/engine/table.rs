@@ -382,7 +382,7 @@ fn split(slot: u32) -> (usize, usize) {
 
 /// Asks for the line of memory in which `place` begins; goes on at once.
 #[inline(always)]
-pub(super) fn prefetch<T>(place: &T) {
+pub(crate) fn prefetch<T>(place: &T) {
     prefetch_at(std::ptr::from_ref(place).cast());
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::directory::Directory;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static ARC: Policy = Policy {
@@ -90,10 +90,18 @@ impl ArcOrder {
 }
 
 impl Order for ArcOrder {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
-        if matches!(self.lists.list_of(slot), Some(ONCE | OFTEN)) {
-            self.lists.move_to(OFTEN, slot);
-            self.lists.set_note(slot, OFTEN as u8);
+        match self.lists.list_of(slot) {
+            Some(ONCE) => {
+                self.lists.move_to(OFTEN, slot);
+                self.lists.set_note(slot, OFTEN as u8);
+            }
+            Some(OFTEN) => self.lists.move_to(OFTEN, slot),
+            _ => {}
         }
     }
 

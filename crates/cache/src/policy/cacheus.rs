@@ -12,7 +12,7 @@ use super::heap::Heap;
 use super::history::History;
 use super::list::{Lists, NODE_BYTES};
 use super::random::Random;
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static CACHEUS: Policy = Policy {
@@ -206,6 +206,11 @@ fn rounded(count: u64, other: u64) -> u64 {
 }
 
 impl Order for Cacheus {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+        self.heap.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         self.now += 1;
         match self.lists.list_of(slot) {

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::heap::Heap;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static CAMP: Policy = Policy {
@@ -134,6 +134,10 @@ impl Camp {
 }
 
 impl Order for Camp {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         if self.lists.list_of(slot).is_some_and(|list| list != PINNED) {
             self.leave(slot);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::duel::{Duel, FIRST, PULLS, Scores};
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, Learned, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, Learned, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 const PURGE: Parameter = Parameter {
     name: "purge",
@@ -180,6 +180,10 @@ impl DeferredLru {
 }
 
 impl Order for DeferredLru {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         self.try_out(access);
         let Some(recent) = &mut self.recent else { return };

@@ -11,10 +11,12 @@
 
 use std::sync::Arc;
 
+use crate::engine::prefetch;
+
 use super::drawn::Drawn;
 use super::random::Random;
 use super::remembered::{Known, Remembered};
-use super::{Access, AccessKind, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, AccessKind, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static GDSF: Policy = Policy {
@@ -230,11 +232,14 @@ impl Gdsf {
         let Entry { frequency, cost_us, weight, position, .. } = self.entries[slot as usize];
         let priority = self.priority(frequency, cost_us, weight);
         let entry = &mut self.entries[slot as usize];
+        // What was set last goes last among equals.
+        let sinks = entry.priority.total_cmp(&priority).is_le();
         entry.priority = priority;
         entry.set_at = self.accesses;
-        if position != NONE {
+        if position != NONE && sinks {
+            self.sift_down(position as usize);
+        } else if position != NONE {
             self.sift_up(position as usize);
-            self.sift_down(self.entries[slot as usize].position as usize);
         }
     }
 
@@ -260,6 +265,16 @@ impl Gdsf {
 }
 
 impl Order for Gdsf {
+    fn ahead(&self, hits: &[Hit]) {
+        let entries = hits.iter().filter_map(|hit| self.entries.get(hit.slot as usize));
+        entries.clone().for_each(prefetch);
+        let children = entries.flat_map(|entry| {
+            let child = 2 * entry.position as usize + 1;
+            self.heap.get(child..child + 2).unwrap_or_default()
+        });
+        children.for_each(|&child| prefetch(&self.entries[child as usize]));
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         self.accesses += 1;
         let Some(entry) = self.entries.get_mut(slot as usize) else { return };

@@ -1,6 +1,7 @@
 //! Slots by a key, the least first: an indexed binary heap, in which any slot can be found, changed or taken out.
 
 use super::Slot;
+use crate::engine::prefetch;
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -32,24 +33,37 @@ impl<K: Ord + Copy> Heap<K> {
         self.heap.get(position as usize).map(|(key, _)| *key)
     }
 
+    /// These slots are going to get other keys: asks for the memory of their places and of what is below.
+    pub fn ahead(&self, slots: impl Iterator<Item = Slot> + Clone) {
+        let positions = slots.filter_map(|slot| self.positions.get(slot as usize));
+        positions.clone().for_each(prefetch);
+        for &position in positions {
+            for at in [position as usize, 2 * position as usize + 1] {
+                self.heap.get(at).into_iter().for_each(prefetch);
+            }
+        }
+    }
+
     /// Puts a slot in, or gives it another key.
     pub fn set(&mut self, slot: Slot, key: K) {
         let index = slot as usize;
         if index >= self.positions.len() {
             self.positions.resize(index + 1, NONE);
         }
-        let position = match self.positions[index] {
+        match self.positions[index] {
             NONE => {
                 self.heap.push((key, slot));
-                self.heap.len() - 1
+                self.sift_up(self.heap.len() - 1);
             }
             position => {
-                self.heap[position as usize].0 = key;
-                position as usize
+                let position = position as usize;
+                if std::mem::replace(&mut self.heap[position].0, key) < key {
+                    self.sift_down(position);
+                } else {
+                    self.sift_up(position);
+                }
             }
-        };
-        self.sift_up(position);
-        self.sift_down(self.positions[index] as usize);
+        }
     }
 
     /// Takes a slot out; its key, if it was in.

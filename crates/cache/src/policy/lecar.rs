@@ -7,7 +7,7 @@ use super::heap::Heap;
 use super::history::History;
 use super::list::{Lists, NODE_BYTES};
 use super::random::Random;
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static LECAR: Policy = Policy {
@@ -107,6 +107,11 @@ impl Lecar {
 }
 
 impl Order for Lecar {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+        self.heap.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         self.now += 1;
         if self.lists.list_of(slot).is_none() {

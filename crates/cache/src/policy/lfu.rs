@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, Learned, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, Learned, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static LFU: Policy = Policy {
@@ -93,6 +93,10 @@ impl Lfu {
 }
 
 impl Order for Lfu {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         let Some(list) = self.lists.list_of(slot) else { return };
         let index = list / 2;

@@ -7,9 +7,11 @@
 
 use std::sync::Arc;
 
+use crate::engine::prefetch;
+
 use super::history::{History, KEYS_MAX};
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static LIRS: Policy = Policy {
@@ -222,6 +224,16 @@ impl Lirs {
 }
 
 impl Order for Lirs {
+    fn ahead(&self, hits: &[Hit]) {
+        let entries = hits.iter().filter_map(|hit| self.entries.get(hit.slot as usize));
+        entries.clone().for_each(prefetch);
+        let places = entries.filter_map(|entry| self.stack.places.get(entry.place as usize));
+        places.clone().for_each(prefetch);
+        for place in places.flat_map(|place| [place.older, place.newer]) {
+            self.stack.places.get(place as usize).into_iter().for_each(prefetch);
+        }
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         if self.last.replace(access.hash) == Some(access.hash) {
             return;

@@ -4,6 +4,7 @@
 //! (small or main, probation or protected, pinned), and no second record of it can disagree.
 
 use super::Slot;
+use crate::engine::prefetch;
 
 /// No neighbour.
 const NONE: u32 = u32::MAX;
@@ -173,13 +174,27 @@ impl Lists {
             return;
         }
         assert!(from != NO_LIST, "a slot is in no list");
+        if from != list {
+            return self.move_over(list, slot, node);
+        }
+        // Within a list nothing is counted: each move would have to wait for the one before. There is a newer one.
+        let ends = &mut self.ends[list as usize];
+        let newest = std::mem::replace(&mut ends.newest, slot);
+        match some(node.older) {
+            Some(older) => self.nodes[older as usize].newer = node.newer,
+            None => ends.oldest = node.newer,
+        }
+        self.nodes[node.newer as usize].older = node.older;
+        self.nodes[newest as usize].newer = slot;
+        self.nodes[slot as usize] = Node { older: newest, newer: NONE, ..node };
+    }
+
+    /// Moves a slot, which is in another list, to the newest end of `list`.
+    fn move_over(&mut self, list: u32, slot: Slot, node: Node) {
         self.unlink(&node);
         self.link(slot, Node { list_and_note: list | (node.list_and_note & !NO_LIST), ..node });
-        // Within a list nothing is counted: each move would have to wait for the one before.
-        if from != list {
-            self.ends[from as usize].loses(node.weight);
-            self.ends[list as usize].gains(node.weight);
-        }
+        self.ends[node.list() as usize].loses(node.weight);
+        self.ends[list as usize].gains(node.weight);
     }
 
     /// Moves a slot to the oldest end of `list`, which may be its own; its note stays.
@@ -216,6 +231,17 @@ impl Lists {
         match some(node.newer) {
             Some(newer) => self.nodes[newer as usize].older = node.older,
             None => ends.newest = node.older,
+        }
+    }
+
+    /// These slots are going to be moved: asks for the memory of their nodes and of their neighbours'.
+    pub fn ahead(&self, slots: impl Iterator<Item = Slot> + Clone) {
+        let nodes = slots.filter_map(|slot| self.nodes.get(slot as usize));
+        nodes.clone().for_each(prefetch);
+        for slot in nodes.flat_map(|node| [node.older, node.newer]) {
+            if let Some(node) = self.nodes.get(slot as usize) {
+                prefetch(node);
+            }
         }
     }
 

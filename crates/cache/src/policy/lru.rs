@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, Learned, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, Learned, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static LRU: Policy = Policy {
@@ -32,6 +32,10 @@ fn order(settings: &Settings, _: Arc<dyn Learned>) -> Box<dyn Order> {
 }
 
 impl Order for Lru {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         if self.lists.list_of(slot) == Some(QUEUE) {
             self.lists.move_to(QUEUE, slot);

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use crate::engine::prefetch;
+
 use super::heap::Heap;
 use super::history::History;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static LRU_K: Policy = Policy {
@@ -107,6 +109,11 @@ impl LruK {
 }
 
 impl Order for LruK {
+    fn ahead(&self, hits: &[Hit]) {
+        hits.iter().filter_map(|hit| self.references.get(hit.slot as usize)).for_each(prefetch);
+        self.heap.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         self.now += 1;
         if self.lists.list_of(slot).is_none() {

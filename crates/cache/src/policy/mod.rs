@@ -230,6 +230,17 @@ impl Access {
     }
 }
 
+/// A hit that an order is going to hear of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hit {
+    /// Where the entry is.
+    pub slot: Slot,
+    /// Bytes that it occupies.
+    pub size: u32,
+    /// Hash of its key.
+    pub hash: u64,
+}
+
 /// What was done in an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
@@ -265,6 +276,11 @@ pub trait Order: Send + bare::Replay {
     /// A hit, in order, with its context. Not called for [`Hits::Marks`] policies.
     fn access(&mut self, slot: Slot, access: &Access) {
         let _ = (slot, access);
+    }
+
+    /// These hits are going to be told: asks for the memory that they need, and changes nothing.
+    fn ahead(&self, hits: &[Hit]) {
+        let _ = hits;
     }
 
     /// Whether a missed entry should be let in at all. Called once for every access that finds nothing cached, also

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::history::History;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static MQ: Policy = Policy {
@@ -110,6 +110,10 @@ impl Mq {
 }
 
 impl Order for Mq {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         self.now += 1;
         if let Some(list) = self.lists.list_of(slot) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static SLRU: Policy = Policy {
@@ -81,6 +81,10 @@ impl Slru {
 }
 
 impl Order for Slru {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         match self.lists.list_of(slot) {
             Some(list) if list < self.segments => {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::heap::Heap;
 use super::history::History;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, AccessKind, Hits, Learned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, AccessKind, Hit, Hits, Learned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 use crate::hint::{HintMeaning, HintSet};
 
 /// See the module.
@@ -195,6 +195,10 @@ impl Tq {
 }
 
 impl Order for Tq {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         self.now += 1;
         let mut page = self.pages[slot as usize];

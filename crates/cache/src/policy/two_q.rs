@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::ghost::Ghosts;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static TWO_Q: Policy = Policy {
@@ -80,6 +80,10 @@ impl TwoQ {
 }
 
 impl Order for TwoQ {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, _: &Access) {
         if self.lists.list_of(slot) == Some(MAIN) {
             self.lists.move_to(MAIN, slot);

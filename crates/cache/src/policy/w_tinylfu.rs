@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::list::{Lists, NODE_BYTES};
 use super::sketch::Sketch;
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hit, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static W_TINYLFU: Policy = Policy {
@@ -122,16 +122,21 @@ impl WTinyLfu {
 }
 
 impl Order for WTinyLfu {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+        hits.iter().for_each(|hit| self.sketch.ahead(hit.hash));
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         if self.bursts || self.lists.list_of(slot) != Some(WINDOW) {
             self.sketch.add(access.hash);
         }
         match self.lists.list_of(slot) {
-            Some(WINDOW) => self.move_to(WINDOW, slot),
-            Some(PROBATION | PROTECTED) => {
+            Some(PROBATION) => {
                 self.move_to(PROTECTED, slot);
                 self.overflow();
             }
+            Some(list @ (WINDOW | PROTECTED)) => self.lists.move_to(list, slot),
             _ => {}
         }
     }

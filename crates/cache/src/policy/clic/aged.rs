@@ -10,7 +10,7 @@
 //! showed holds while it has the ends that it had, and neither grows into another bin of ages.
 
 use super::super::list::{LIST_BYTES, Lists, NODE_BYTES};
-use super::super::{Access, Order, Settings, Slot, Unit, Why};
+use super::super::{Access, Hit, Order, Settings, Slot, Unit, Why};
 use super::curve::{self, PARTS_MAX};
 use super::minima::Minima;
 use super::outqueue::Request;
@@ -180,7 +180,7 @@ impl Aged {
     }
 
     fn begin(&mut self) {
-        if self.tracker.begin() {
+        if self.tracker.begin().is_some() {
             self.regroup();
         }
     }
@@ -309,6 +309,10 @@ fn lower_end(seen: &Seen) -> Option<(f32, Slot)> {
 }
 
 impl Order for Aged {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         self.begin();
         let request = self.tracker.hit(access, self.pages[slot as usize]);

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::super::list::{Lists, NODE_BYTES};
-use super::super::{Access, Order, Settings, Slot, Unit, Why};
+use super::super::{Access, Hit, Order, Settings, Slot, Unit, Why};
 use super::outqueue::Request;
 use super::tracker::Tracker;
 
@@ -113,8 +113,12 @@ impl Ranked {
     }
 
     fn begin(&mut self) {
-        if self.tracker.begin() {
-            self.regroup();
+        if let Some(before) = self.tracker.begin() {
+            if before.has_classes_of(self.tracker.table()) {
+                self.reach_classes();
+            } else {
+                self.regroup();
+            }
         }
     }
 
@@ -127,6 +131,9 @@ impl Ranked {
     fn move_to(&mut self, list: u32, slot: Slot) {
         let old = self.class_of(slot);
         self.lists.move_to(list, slot);
+        if old == list.checked_sub(1) {
+            return;
+        }
         self.note_filled(old);
         self.note_filled(list.checked_sub(1));
     }
@@ -139,6 +146,10 @@ impl Ranked {
 }
 
 impl Order for Ranked {
+    fn ahead(&self, hits: &[Hit]) {
+        self.lists.ahead(hits.iter().map(|hit| hit.slot));
+    }
+
     fn access(&mut self, slot: Slot, access: &Access) {
         self.begin();
         let request = self.tracker.hit(access, self.pages[slot as usize]);

@@ -114,6 +114,13 @@ impl Table {
         class
     }
 
+    /// Whether each cell has the class that it has in another table, and neither has a tree.
+    pub fn has_classes_of(&self, other: &Table) -> bool {
+        let cells = self.classes.len().max(other.classes.len()) as u32;
+        let of = |table: &Table, cell| table.class(cell).unwrap_or_default();
+        !self.has_tree() && !other.has_tree() && (0..cells).all(|cell| of(self, cell) == of(other, cell))
+    }
+
     /// Whether classes are leaves of a tree.
     pub fn has_tree(&self) -> bool {
         self.tree.is_some()

@@ -56,23 +56,24 @@ impl<const FOLLOWS_FEWER: bool> Tracker<FOLLOWS_FEWER> {
         }
     }
 
-    /// The next request begins; true if another table is in force from now on.
-    pub fn begin(&mut self) -> bool {
-        let mut changed = false;
-        if self.requests >= self.requests_max {
-            let lesson = self.hints.teach(&mut self.events, self.requests, self.table.generation);
-            (self.requests, self.requests_max) = (0, lesson.window_left.clamp(1, BATCH_REQUESTS));
-            if let Some(table) = lesson.table {
-                self.table = table;
-                if FOLLOWS_FEWER {
-                    self.follow(self.table.followed);
-                }
-                changed = true;
-            }
-        }
+    /// The next request begins; answers the table that was in force, if there is another from now on.
+    #[inline]
+    pub fn begin(&mut self) -> Option<Arc<Table>> {
+        let before = if self.requests >= self.requests_max { self.hand_over() } else { None };
         self.requests += 1;
         self.now = self.now.wrapping_add(1);
-        changed
+        before
+    }
+
+    /// Has what was seen learned from; answers the table that was in force, if there is another.
+    fn hand_over(&mut self) -> Option<Arc<Table>> {
+        let lesson = self.hints.teach(&mut self.events, self.requests, self.table.generation);
+        (self.requests, self.requests_max) = (0, lesson.window_left.clamp(1, BATCH_REQUESTS));
+        let before = std::mem::replace(&mut self.table, lesson.table?);
+        if FOLLOWS_FEWER {
+            self.follow(self.table.followed);
+        }
+        Some(before)
     }
 
     /// The request at hand asks for a page whose last request was `before`; what is to be known of the page now.
