@@ -6,7 +6,7 @@ pub(crate) use std::{
     hint::spin_loop,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
     thread::yield_now,
 };
@@ -16,7 +16,7 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
     thread::yield_now,
 };
@@ -26,7 +26,7 @@ pub(crate) use shuttle::{
     hint::spin_loop,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
     thread::yield_now,
 };

@@ -3,7 +3,7 @@
 //! The engine's own is S3-FIFO over marks (`queues.rs`). A policy of the table is called as its contract says
 //! ([`crate::policy::Order`]): of one that hears of hits the shard drains the buffers first (`buffers.rs`).
 
-use crate::policy::{Access, AccessKind, Hits, Order, Why};
+use crate::policy::{Access, AccessKind, Hit, Hits, Order, Why};
 use crate::sync::{AtomicU8, Ordering};
 
 use super::marks::touch;
@@ -41,7 +41,7 @@ pub(super) enum Incoming {
 }
 
 /// A weight as policies have it.
-fn size(weight: usize) -> u32 {
+pub(super) fn size(weight: usize) -> u32 {
     u32::try_from(weight).unwrap_or(u32::MAX)
 }
 
@@ -57,6 +57,17 @@ impl ByPolicy {
     fn next(&mut self, slot: Option<u32>, entry: Ranked, kind: AccessKind) -> Access {
         self.tick += 1;
         access(self.tick, slot, entry, kind)
+    }
+
+    /// Hits in order.
+    fn hear(&mut self, hits: &[Hit]) {
+        self.order.ahead(hits);
+        let mut access = Access::read(0, 0);
+        for &Hit { slot, size, hash } in hits {
+            self.tick += 1;
+            (access.tick, access.slot, access.hash, access.size) = (self.tick, Some((slot, 0)), hash, size);
+            self.order.access(slot, &access);
+        }
     }
 
     /// An access that found the entry.
@@ -100,6 +111,13 @@ impl Ranks {
         match self {
             Ranks::Policy(policy) if policy.hits != Hits::Marks => policy.heard(slot, entry, AccessKind::Read),
             _ => touch(mark),
+        }
+    }
+
+    /// Hits that waited, of a policy that hears of them.
+    pub fn hear(&mut self, hits: &[Hit]) {
+        if let Ranks::Policy(policy) = self {
+            policy.hear(hits);
         }
     }
 

@@ -34,6 +34,9 @@ use crate::mutation::{self, Fault};
 use crate::policy::{Hits as PolicyHits, Learned, Policy, Slot};
 use crate::sync::{AtomicU64, Ordering};
 
+/// Notes of a buffer.
+const NOTES: usize = 64;
+
 /// Words of a note.
 const WORDS: usize = 4;
 
@@ -128,7 +131,7 @@ impl Hits {
     pub fn of(policy: &Policy) -> Hits {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let every = policy.hits == PolicyHits::Accesses && !mutation::on(Fault::HitsLeftOut);
-        Hits { buffers: Buffers::new(cpus), every }
+        Hits { buffers: Buffers::new(cpus, NOTES), every }
     }
 
     /// Leaves a note, as the thread with this number.
@@ -140,7 +143,7 @@ impl Hits {
     /// Takes all out, in order. The caller holds the partition's lock.
     pub fn drain(&self, mut tell: impl FnMut(Hit)) {
         let mut notes = SmallVec::<[Note; 64]>::new();
-        self.buffers.drain(|note| notes.push(note));
+        self.buffers.drain(|batch| notes.extend_from_slice(batch));
         let turn = |note: &Note| note[WORDS - 1];
         // Threads that share a buffer may leave notes of two turns in either order.
         if !notes.is_sorted_by_key(turn) && !mutation::on(Fault::ClientsOutOfTurn) {
@@ -166,7 +169,7 @@ mod tests {
     }
 
     fn waiting() -> Hits {
-        Hits { buffers: Buffers::new(4), every: true }
+        Hits { buffers: Buffers::new(4, NOTES), every: true }
     }
 
     /// Clients and threads in the order of their hits; for each hit its client and number.

@@ -1,13 +1,14 @@
 //! What a shard's lock guards: its table, its owners, its order and its credit; and what becomes of what it gives up.
 
 use crate::mutation::{Fault, on};
-use crate::policy::Why;
+use crate::policy::{Hit, Why};
 use crate::sync::Ordering;
 
 use super::super::boxed::{Own, Record, Seen};
 use super::super::budget::Budget;
+use super::super::buffers::BATCH;
 use super::super::queues::Entry;
-use super::super::ranks::{Incoming, Ranked, Ranks};
+use super::super::ranks::{Incoming, Ranked, Ranks, size};
 use super::super::reclaim::Guard;
 use super::super::segment::{Index, NoPlace, Root};
 use super::super::slab::Slab;
@@ -115,12 +116,22 @@ fn hit<T>(ranks: &mut Ranks, slot: u32, record: &Record<T>) {
 }
 
 impl<T> Guarded<T> {
-    /// A hit, of which a reader left this note: the slot and the lower half of the hash. The slot may be another's now.
-    pub fn hear(&mut self, note: u64) {
-        let slot = (note >> 32) as u32 - 1;
-        if let Some(record) = self.records.get(slot).filter(|record| record.hash as u32 == note as u32) {
-            hit(&mut self.ranks, slot, record);
+    /// Hits, of which readers left these notes: the slot and the lower half of the hash. A slot may be another's now.
+    pub fn hear(&mut self, notes: &[[u64; 1]]) {
+        let (mut hits, mut count) = ([Hit::default(); BATCH], 0);
+        for &[note] in notes {
+            let slot = (note >> 32) as u32 - 1;
+            // An order hears nothing of what is pinned.
+            if let Some(record) = self.records.get(slot)
+                && record.hash as u32 == note as u32
+                && !record.is_pinned()
+                && let Some(hit) = hits.get_mut(count)
+            {
+                *hit = Hit { slot, size: size(record.weight), hash: record.hash };
+                count += 1;
+            }
         }
+        self.ranks.hear(&hits[..count]);
     }
 
     pub fn put<'g>(

@@ -50,7 +50,7 @@ use crate::mutation::{Fault, on};
 use std::sync::Arc;
 
 use crate::policy::{self, Choice, Learned, Policy, Settings, Unit};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 use super::boxed::{Own, Record, Seen};
 use super::budget::Budget;
@@ -74,6 +74,9 @@ pub(crate) use write::Under;
 
 /// The share of the budget that a shard has at least, before there is another.
 const SHARE_MIN: usize = 2048;
+
+/// A buffer of hits has a note for so many entries of the shard, within bounds.
+const ENTRIES_PER_NOTE: usize = 32;
 
 /// One so-manyth of the budget may be deferred before newcomers are refused.
 const DEFERRED_SHARE: usize = 8;
@@ -135,6 +138,8 @@ struct Hits {
     buffers: Buffers<1>,
     /// None is left out.
     every: bool,
+    /// When the buffers were emptied last because one was full, notes of several threads waited.
+    by_many: AtomicBool,
 }
 
 /// Alone on its lines of memory: what writers change is nothing that readers begin at.
@@ -206,11 +211,13 @@ impl<T> Pointers<T> {
     pub(super) fn by(mut self, policy: &Policy, settings: &Settings, learned: &Arc<dyn Learned>) -> Pointers<T> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         self.hears = policy.hits != policy::Hits::Marks;
+        let notes = self.capacity() / self.shards.len() / ENTRIES_PER_NOTE;
         for shard in &mut self.shards {
             let order = (policy.order)(settings, learned.clone());
             shard.lock().ranks = Ranks::Policy(Box::new(ByPolicy::new(order, policy.hits)));
             let every = policy.hits == policy::Hits::Accesses;
-            shard.writers.0.hits = self.hears.then(|| Box::new(Hits { buffers: Buffers::new(cpus), every }));
+            let hits = || Hits { buffers: Buffers::new(cpus, notes), every, by_many: AtomicBool::new(false) };
+            shard.writers.0.hits = self.hears.then(|| Box::new(hits()));
         }
         self
     }
@@ -275,23 +282,21 @@ impl<T> Pointers<T> {
         Some(record.item())
     }
 
-    /// Leaves a note of a hit. If there is no place for it, the notes are told; while another thread holds the shard's
-    /// lock, the hit is left out, or waits if the policy hears of every one.
-    #[inline(never)]
+    /// Leaves a note of a hit. If several threads hit entries of the shard and the policy need not hear of every one, a
+    /// note that waits stands for the next ones like it.
+    #[inline]
     fn note(&self, record: &Record<T>, guard: &Guard<'_>) {
         let shard = self.shard(record.hash);
         let Some(hits) = &shard.writers.0.hits else { return };
         let slot = record.slot.load(Ordering::Relaxed);
-        let note = [u64::from(slot + 1) << 32 | u64::from(record.hash as u32)];
-        while hits.buffers.push(guard.place(), note) == Err(Full) {
-            if !hits.every {
-                if let Ok(mut guarded) = shard.writers.0.guarded.try_lock() {
-                    hits.buffers.drain(|[note]| guarded.hear(note));
-                    let _ = hits.buffers.push(guard.place(), note);
-                }
-                return;
-            }
-            drop(shard.lock());
+        let note = u64::from(slot + 1) << 32 | u64::from(record.hash as u32);
+        let left = if hits.by_many.load(Ordering::Relaxed) {
+            hits.buffers.push_once(guard.place(), note)
+        } else {
+            hits.buffers.push(guard.place(), [note])
+        };
+        if left == Err(Full) {
+            shard.tell(hits, guard.place(), note);
         }
     }
 
@@ -440,11 +445,28 @@ impl<T> std::fmt::Debug for Pointers<T> {
 }
 
 impl<T> Shard<T> {
+    /// Tells the notes, since there is no place for another one, and leaves it then. While another thread holds the lock
+    /// the hit is left out, or waits if the policy hears of every one.
+    #[cold]
+    fn tell(&self, hits: &Hits, thread: usize, note: u64) {
+        if hits.every {
+            while hits.buffers.push(thread, [note]) == Err(Full) {
+                drop(self.lock());
+            }
+        } else if let Ok(mut guarded) = self.writers.0.guarded.try_lock() {
+            let by_many = hits.buffers.drain(|notes| guarded.hear(notes)) > 1;
+            if by_many != hits.by_many.load(Ordering::Relaxed) {
+                hits.by_many.store(by_many, Ordering::Relaxed);
+            }
+            let _ = hits.buffers.push(thread, [note]);
+        }
+    }
+
     /// A panic under the lock can only come from a key's comparison, before anything is changed.
     fn lock(&self) -> MutexGuard<'_, Guarded<T>> {
         let mut guarded = self.writers.0.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(hits) = &self.writers.0.hits {
-            hits.buffers.drain(|[note]| guarded.hear(note));
+            hits.buffers.drain(|notes| guarded.hear(notes));
         }
         guarded
     }

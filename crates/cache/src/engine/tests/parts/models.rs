@@ -232,7 +232,7 @@ fn published(there: &[u64], evicted: bool) {
 /// A reader says later which entry it has hit. What it says is told of that entry, or of none.
 fn told_later() {
     // The model retires nothing: a fence of the collector would order the generation by itself.
-    let (cache, buffers) = (Cache::with(2, &[1]), Arc::new(Buffers::<2>::new(1)));
+    let (cache, buffers) = (Cache::with(2, &[1]), Arc::new(Buffers::<2>::new(1, 2)));
     let leaves = buffers.clone();
     let reader = reader(&cache, move |cache| {
         let guard = cache.readers.pin();
@@ -244,10 +244,12 @@ fn told_later() {
     });
     let tell = || {
         cache.write(1, |writer| {
-            buffers.drain(|[slot, generation]| {
-                let slot = slot as u32 - 1;
-                if writer.has(slot, generation as u32) {
-                    assert_eq!(writer.get(slot).map(|item| pair(item).0), Some(1), "the entry that was hit");
+            buffers.drain(|batch| {
+                for &[slot, generation] in batch {
+                    let slot = slot as u32 - 1;
+                    if writer.has(slot, generation as u32) {
+                        assert_eq!(writer.get(slot).map(|item| pair(item).0), Some(1), "the entry that was hit");
+                    }
                 }
             });
         });
