@@ -48,6 +48,12 @@ pub(crate) enum Fault {
     /// A reader of several keys does not order its first looks before its second ones.
     #[cfg(all(test, feature = "loom"))]
     LooksUnfenced,
+    /// The first word of a note is written before the others are seen.
+    NoteUnpublished,
+    /// Threads that share a buffer of notes take places as if each had it to itself.
+    SharedTakenAlone,
+    /// A note that waits stands for the next ones like it although one thread leaves all.
+    SampledOfOneThread,
     /// Every address is taken for one that does not fit into a word.
     AddressTooWide,
     /// A pinned entry stays in the order of eviction.

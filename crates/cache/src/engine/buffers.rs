@@ -19,6 +19,7 @@
 
 use std::sync::OnceLock;
 
+use crate::mutation::{Fault, on};
 use crate::sync::{AtomicU16, AtomicU64, AtomicUsize, CHECKED, Ordering};
 
 /// Notes of a buffer, at least.
@@ -94,7 +95,7 @@ impl<const WORDS: usize> Buffers<WORDS> {
         if thread < self.owned {
             return (self.stripe(thread), true);
         }
-        (self.stripe(self.owned + thread % (self.owned / 2)), false)
+        (self.stripe(self.owned + thread % (self.owned / 2)), on(Fault::SharedTakenAlone))
     }
 
     /// Leaves a note, whose first word is not 0, of the thread with this number, which no other thread has meanwhile.
@@ -200,7 +201,8 @@ impl<const WORDS: usize> Buffer<WORDS> {
         debug_assert_ne!(note[0], NONE, "a note says something");
         let place = &self.notes[taken & (self.notes.len() - 1)];
         place.iter().zip(note).skip(1).for_each(|(word, note)| word.store(note, Ordering::Relaxed));
-        place[0].store(note[0], Ordering::Release);
+        let release = if on(Fault::NoteUnpublished) { Ordering::Relaxed } else { Ordering::Release };
+        place[0].store(note[0], release);
     }
 
     /// Whether there was a note. A place that was taken and is not written yet ends it: what comes after waits with it.
@@ -338,6 +340,17 @@ mod models {
     use loom::thread;
 
     use super::*;
+    use crate::mutation::put_back;
+
+    #[test]
+    fn gate() {
+        for fault in [Fault::NoteUnpublished, Fault::SharedTakenAlone] {
+            put_back(Some(fault));
+            let found = std::panic::catch_unwind(|| a_note_comes_out_once([2, 3]));
+            put_back(None);
+            assert!(found.is_err(), "{fault:?} is not found");
+        }
+    }
 
     /// The first two threads have a buffer to themselves, the others share one.
     fn a_note_comes_out_once([first, second]: [usize; 2]) {

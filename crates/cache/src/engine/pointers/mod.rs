@@ -290,7 +290,7 @@ impl<T> Pointers<T> {
         let Some(hits) = &shard.writers.0.hits else { return };
         let slot = record.slot.load(Ordering::Relaxed);
         let note = u64::from(slot + 1) << 32 | u64::from(record.hash as u32);
-        let left = if hits.by_many.load(Ordering::Relaxed) {
+        let left = if hits.by_many.load(Ordering::Relaxed) || on(Fault::SampledOfOneThread) {
             hits.buffers.push_once(guard.place(), note)
         } else {
             hits.buffers.push(guard.place(), [note])

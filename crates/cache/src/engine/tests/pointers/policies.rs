@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::super::buffers::NOTES_MIN;
 use super::super::super::pointers::validate::validate;
 use super::super::super::pointers::{Pointers, Put};
 use super::super::super::shard::Present;
+use crate::mutation::{Fault, put_back};
 use crate::policy::bare::{Bare, Served};
 use crate::policy::{
     Access, Choice, Hits, Learned, NothingLearned, Order, POLICIES, Policy, Settings, Slot, Unit, Why,
@@ -128,13 +130,18 @@ fn counting(hits: Hits) -> Policy {
     }
 }
 
-/// Four threads hit a few keys; two more put others in and take them out.
-fn heard_of_all(hits: Hits) -> (u64, u64) {
-    let each = if cfg!(miri) { 100 } else { 30_000 };
+/// A cache of a policy that counts what it hears of, and how much that is.
+fn counted(hits: Hits, shards_log2: u32) -> (Pointers<u64>, Arc<AtomicU64>) {
     let heard = Arc::new(AtomicU64::new(0));
     let learned: Arc<dyn Learned> = Arc::new(Heard(heard.clone()));
     let settings = Settings { unit: Unit::Entries, capacity: 50, values: Vec::new() };
-    let cache = Pointers::build(100, 1).by(&counting(hits), &settings, &learned);
+    (Pointers::build(100, shards_log2).by(&counting(hits), &settings, &learned), heard)
+}
+
+/// Four threads hit a few keys; two more put others in and take them out.
+fn heard_of_all(hits: Hits) -> (u64, u64) {
+    let each = if cfg!(miri) { 100 } else { 30_000 };
+    let (cache, heard) = counted(hits, 1);
     (0..10).for_each(|key| assert_eq!(request(&cache, key, 1), Served::Inserted));
     let found = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -171,4 +178,50 @@ fn a_policy_that_learns_hears_of_every_hit() {
 fn a_policy_that_samples_hears_of_no_hit_twice() {
     let (found, heard) = heard_of_all(Hits::Sampled);
     assert!(heard <= found && heard > 0, "{heard} of {found}");
+}
+
+/// Hits of keys from 0 on.
+fn hit(cache: &Pointers<u64>, keys: u64, times: usize) {
+    for key in (0..keys).cycle().take(times) {
+        assert!(cache.get(hash(key), &cache.pin(), |other| *other == key).is_some());
+    }
+}
+
+/// By one thread each hit is told. Once notes of several threads wait, a note stands for those like it, until the notes
+/// that wait are one thread's.
+#[test]
+fn several_threads_have_fewer_hits_told() {
+    let (cache, heard) = counted(Hits::Sampled, 0);
+    (0..100).for_each(|key| assert_eq!(request(&cache, key, 1), Served::Inserted));
+    // All that is done under the lock has the notes told.
+    let told = |times: u64| {
+        cache.len();
+        assert_eq!(heard.swap(0, Ordering::Relaxed), times);
+    };
+    hit(&cache, 1, 1000);
+    told(1000);
+    // Sixteen threads at once do not all have one buffer.
+    let together = std::sync::Barrier::new(16);
+    let leave = || {
+        together.wait();
+        hit(&cache, 1, 1);
+        together.wait();
+    };
+    std::thread::scope(|scope| (0..16).for_each(|_| drop(scope.spawn(leave))));
+    hit(&cache, 100, NOTES_MIN + 1);
+    told(16 + NOTES_MIN as u64 + 1);
+    hit(&cache, 1, 1000);
+    told(1);
+    hit(&cache, 100, NOTES_MIN + 1);
+    told(NOTES_MIN as u64 + 1);
+    hit(&cache, 1, 1000);
+    told(1000);
+}
+
+#[test]
+fn a_hit_of_one_thread_that_is_not_told_is_found() {
+    put_back(Some(Fault::SampledOfOneThread));
+    let found = std::panic::catch_unwind(every_policy_decides_as_a_bare_cache);
+    put_back(None);
+    assert!(found.is_err(), "the policies decide otherwise");
 }
