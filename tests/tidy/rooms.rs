@@ -50,7 +50,7 @@ const LIBRARIES: &[Library] = &[CACHE, FOREBAY];
 
 const CACHE: Library = Library {
     name: "cache",
-    plain_data: &["hint", "mutation", "sync"],
+    plain_data: &["ahead", "hint", "mutation", "sync"],
     modules: &[
         room("graph", &[]),
         room("policy", &["graph"]),

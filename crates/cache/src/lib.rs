@@ -34,6 +34,7 @@
 #[doc = include_str!("../../../docs/migrating.md")]
 struct Migrating;
 
+mod ahead;
 mod engine;
 pub mod graph;
 pub mod hint;

@@ -11,11 +11,11 @@
 //! * **The words of a note belong together.** The first is written last and read first.
 //! * **What one thread writes for each note, no other thread writes for each note.** Each of the first threads has a
 //!   buffer to itself, and counts what it put in on a line of its own. What was taken out is counted once for a batch.
-//! * **A note that waits may stand for the next ones like it** ([`Buffers::push_once`]): the order hears of the entry, but
-//!   of fewer hits.
+//! * **A note that waits may stand for the next ones like it** ([`Buffers::push_once`]). The order hears of the entry,
+//!   but of fewer hits.
 //!
-//! After the read buffers of Caffeine and the non-blocking lists of DeferredLRU (section 4.3 of the thesis), which has
-//! an entry in its Recent list once.
+//! After the read buffers of Caffeine and the non-blocking lists of DeferredLRU (section 4.3 of the thesis). An entry
+//! stands in its Recent list once, too.
 
 use std::sync::OnceLock;
 
@@ -122,8 +122,8 @@ impl<const WORDS: usize> Buffers<WORDS> {
 }
 
 impl Buffers<1> {
-    /// The same, but for a note like this one that the thread has left and that still waits: then it leaves none. By the
-    /// lowest bits of a note it is found again, until another note has the same.
+    /// The same, unless a note like this one that the thread has left still waits. A note is found again by its lowest
+    /// bits, until another one has the same.
     #[inline]
     pub fn push_once(&self, thread: usize, note: u64) -> Result<(), Full> {
         let (buffer, alone) = self.of(thread);
@@ -264,7 +264,7 @@ mod tests {
         let none = buffers.bytes();
         (0..3).for_each(|_| assert_eq!(buffers.push(4, [1]), Ok(())));
         let one = buffers.bytes() - none;
-        assert!(one >= 8 * NOTES_MAX && one <= 9 * NOTES_MAX, "{one} bytes");
+        assert!((8 * NOTES_MAX..=9 * NOTES_MAX).contains(&one), "{one} bytes");
         assert_eq!(buffers.push_once(5, 1), Ok(()));
         assert_eq!(buffers.bytes() - none, 2 * one + 4 * NOTES_MAX, "and where notes stand");
     }
@@ -359,7 +359,7 @@ mod models {
         builder.check(move || {
             let shared = Arc::new((Buffers::new(1, NOTES_MAX), Mutex::new(Vec::new())));
             let drain = |(buffers, told): &(Buffers<2>, Mutex<Vec<u64>>)| {
-                let mut told = told.lock().unwrap();
+                let mut told = told.lock().expect("no panic");
                 buffers.drain(|batch| {
                     for &[one, two] in batch {
                         assert_eq!(one, two, "the words of a note belong together");
@@ -384,10 +384,10 @@ mod models {
                 })
             };
             let (one, two) = (left(first, &[1, 2]), left(second, &[11]));
-            let mut left = one.join().unwrap();
-            left.extend(two.join().unwrap());
+            let mut left = one.join().expect("no panic");
+            left.extend(two.join().expect("no panic"));
             drain(&shared);
-            let mut told = shared.1.lock().unwrap().clone();
+            let mut told = shared.1.lock().expect("no panic").clone();
             for thread in [0, 10] {
                 let of_thread: Vec<u64> = told.iter().copied().filter(|note| note / 10 * 10 == thread).collect();
                 assert!(of_thread.is_sorted(), "{told:?}");

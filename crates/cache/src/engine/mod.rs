@@ -101,7 +101,6 @@ pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};
 use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
-pub(crate) use table::prefetch;
 use table::{Look, Table};
 pub(crate) use wheel::NEVER;
 

@@ -236,7 +236,7 @@ impl<A: Keyed> Readers<A> {
     #[inline]
     pub fn place_ahead<'g>(&'g self, (part, hash): (usize, u64), guard: &'g Guard<'_>) -> Option<Ahead<'g, A>> {
         let place = self.root(part, guard)?.probable(hash, guard)?;
-        super::table::prefetch(place);
+        crate::ahead::prefetch(place);
         Some(Ahead(place))
     }
 

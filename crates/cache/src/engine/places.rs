@@ -43,6 +43,7 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::Arc;
 
+use crate::ahead::prefetch_at;
 use crate::mutation::{Fault, on};
 use crate::sync::{AtomicPtr, AtomicU32, CHECKED, Ordering, fence};
 
@@ -50,7 +51,6 @@ use super::boxed::{Entry, Leave};
 use super::marks::MARK_MAX;
 use super::numbers::CHUNK;
 use super::reclaim::Guard;
-use super::table::prefetch_at;
 
 const MARKED: usize = 1;
 const WRAPPED: usize = 2;

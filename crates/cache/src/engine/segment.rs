@@ -31,13 +31,13 @@
 mod group;
 mod validate;
 
+use crate::ahead::prefetch;
 use crate::mutation::{Fault, on};
 use crate::sync::{CHECKED, Ordering};
 
 use super::boxed::{At, Entry, Leave, Named, Own, Word};
 use super::reclaim::Guard;
 use super::slab::Slab;
-use super::table::prefetch;
 pub(super) use group::SEGMENT;
 use group::{GROUPS, HOME_SHIFT, Segment};
 

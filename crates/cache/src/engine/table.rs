@@ -24,6 +24,7 @@
 //! changes of one group to be deceived.
 #![allow(unsafe_code)]
 
+use crate::ahead::prefetch;
 use crate::mutation::{Fault, on};
 use crate::sync::{AtomicU8, AtomicU32, Ordering, fence};
 
@@ -378,23 +379,4 @@ impl Drop for Inside<'_> {
 #[inline(always)]
 fn split(slot: u32) -> (usize, usize) {
     (slot as usize / SLOTS, slot as usize % SLOTS)
-}
-
-/// Asks for the line of memory in which `place` begins; goes on at once.
-#[inline(always)]
-pub(crate) fn prefetch<T>(place: &T) {
-    prefetch_at(std::ptr::from_ref(place).cast());
-}
-
-/// The same of an address, whatever is there.
-#[inline(always)]
-pub(super) fn prefetch_at(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program sees and never faults; SSE is part of every x86-64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
 }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::prefetch;
+use crate::ahead::prefetch;
 
 use super::drawn::Drawn;
 use super::random::Random;

@@ -1,7 +1,7 @@
 //! Slots by a key, the least first: an indexed binary heap, in which any slot can be found, changed or taken out.
 
 use super::Slot;
-use crate::engine::prefetch;
+use crate::ahead::prefetch;
 
 /// No place.
 const NONE: u32 = u32::MAX;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::prefetch;
+use crate::ahead::prefetch;
 
 use super::history::{History, KEYS_MAX};
 use super::list::{Lists, NODE_BYTES};

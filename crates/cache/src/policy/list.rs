@@ -4,7 +4,7 @@
 //! (small or main, probation or protected, pinned), and no second record of it can disagree.
 
 use super::Slot;
-use crate::engine::prefetch;
+use crate::ahead::prefetch;
 
 /// No neighbour.
 const NONE: u32 = u32::MAX;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::prefetch;
+use crate::ahead::prefetch;
 
 use super::heap::Heap;
 use super::history::History;

@@ -2,7 +2,7 @@
 //! halved from time to time. Before it a Bloom filter takes each key's first access (the doorkeeper). TinyLFU,
 //! section 3.
 
-use crate::engine::prefetch;
+use crate::ahead::prefetch;
 
 /// Rows of the sketch; a key has one counter in each.
 const ROWS: u64 = 4;

@@ -445,8 +445,8 @@ impl<T> std::fmt::Debug for Pointers<T> {
 }
 
 impl<T> Shard<T> {
-    /// Tells the notes, since there is no place for another one, and leaves it then. While another thread holds the lock
-    /// the hit is left out, or waits if the policy hears of every one.
+    /// Tells the notes, since there is no place for another one, and leaves it then. While another thread holds the
+    /// lock, the hit is left out, or waits if the policy hears of every one.
     #[cold]
     fn tell(&self, hits: &Hits, thread: usize, note: u64) {
         if hits.every {
