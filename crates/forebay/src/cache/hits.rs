@@ -15,7 +15,7 @@
 //!   last one begins a turn ([`Turns`]). What is taken out is told by turns, in each of them thread by thread. The
 //!   exception: threads beyond the number of buffers share these. If one is stopped while it leaves a note, later notes
 //!   of others may be told late.
-//! * **Memory is bounded**: of each partition a buffer for each thread that hits, at most 24, of 64 notes each. It is not
+//! * **Memory is bounded**: of each partition a buffer for each thread that hits, at most 24, of 64 notes. It is not
 //!   charged to the budget, since what a policy decides must not hang on how many processors there are.
 //!   `Cache::hits_waiting_bytes` names it.
 //!

@@ -10,5 +10,7 @@ mod model;
 mod models;
 #[cfg(not(feature = "loom"))]
 mod naive;
+#[cfg(feature = "loom")]
+mod notes;
 mod parts;
 mod pointers;
