@@ -124,7 +124,6 @@ impl WTinyLfu {
 impl Order for WTinyLfu {
     fn ahead(&self, hits: &[Hit]) {
         self.lists.ahead(hits.iter().map(|hit| hit.slot));
-        hits.iter().for_each(|hit| self.sketch.ahead(hit.hash));
     }
 
     fn access(&mut self, slot: Slot, access: &Access) {

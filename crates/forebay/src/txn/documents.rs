@@ -302,16 +302,7 @@ impl Documents {
             return changes.into_iter().try_for_each(|change| self.change(key, change));
         }
         let blind = matches!(change, Change::Put(_) | Change::Delete);
-        let at = match self.position(key) {
-            Some(at) => at,
-            None if blind => self.push(Document::new(key.to_key())),
-            None => return Err(DocumentError::NotLoaded(key.to_key())),
-        };
-        match self.moved_row(at) {
-            None => {}
-            Some(moved) if moved.gone && change == Change::Delete => return Ok(()),
-            Some(moved) => return Err(moved.refused(key)),
-        }
+        let Some(at) = self.place_to_change(key, &change)? else { return Ok(()) };
         self.remember(at);
         let Document { key, current, unseen, .. } = &self.list[at];
         let made = self.fronted.as_ref().map(|fronted| fronted.made_by(key, current.as_ref(), *unseen, &change));
@@ -362,6 +353,20 @@ impl Documents {
         }
         self.weigh(at);
         Ok(())
+    }
+
+    /// The place of what `change` changes; none where that is a deletion and the document is gone with its row.
+    fn place_to_change(&mut self, key: KeyRef<'_>, change: &Change) -> Result<Option<usize>, DocumentError> {
+        let at = match self.position(key) {
+            Some(at) => at,
+            None if matches!(change, Change::Put(_) | Change::Delete) => self.push(Document::new(key.to_key())),
+            None => return Err(DocumentError::NotLoaded(key.to_key())),
+        };
+        match self.moved_row(at) {
+            None => Ok(Some(at)),
+            Some(moved) if moved.gone && *change == Change::Delete => Ok(None),
+            Some(moved) => Err(moved.refused(key)),
+        }
     }
 
     /// What comes of it that `key` is deleted.
