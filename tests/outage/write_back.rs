@@ -1,8 +1,9 @@
-//! Write-back under more load than the database can take.
+//! Write-back under more load than the database can take, and beside programs that write with SQL.
 
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
+use crate::common::process::forebay_command;
 use crate::postgres::Server;
 use crate::state::{calm, figure, mode, said};
 use crate::{ok, start};
@@ -46,4 +47,52 @@ fn a_database_that_is_there_leaves_nobody_without_room() {
     let rows = server.sql(&database, "SELECT count(*) FROM forebay.documents WHERE length(value) >= 1000");
     assert_eq!(rows, (CLIENTS * PIPELINE * ROUNDS).to_string());
     assert_eq!(client.call(&["DBSIZE"]), Reply::Integer((CLIENTS * PIPELINE * ROUNDS) as i64));
+}
+
+/// Another program writes to rows that have buffered writes. Behind CACHE SYNC, or CACHE INVALIDATE of the row, reads
+/// show that and the buffered write; in the end the table has both.
+#[test]
+fn what_others_write_beside_kept_writes_is_read_behind_a_sync() {
+    const MAP: [&str; 2] = ["--map", "user:{id} -> users(id) fields(name, visits)"];
+    for outside in ["off", "triggers"] {
+        let server = Server::start();
+        let database = server.database();
+        server.sql(&database, "CREATE TABLE users (id bigint PRIMARY KEY, name text, visits bigint NOT NULL)");
+        server.sql(&database, "INSERT INTO users SELECT n, 'before', 0 FROM generate_series(1, 12) AS n");
+        if outside == "triggers" {
+            let mut init = forebay_command();
+            init.args(["store", "init", "--store", &server.url(&database)]).args(MAP);
+            assert!(init.status().expect("the binary runs").success());
+        }
+        // Nothing is applied by itself while this looks.
+        let more = ["--outside", outside, "--write-back-ms", "60000"];
+        let mut forebay = start(&server, &database, &[&MAP[..], &more].concat());
+        let mut client = Connection::new(forebay.address);
+        for id in 1..=12_i64 {
+            let key = format!("user:{id}");
+            let read = |client: &mut Connection| client.call(&["HMGET", &key, "name", "visits"]);
+            // Read before, and after, what was written.
+            let add = |client: &mut Connection| client.call(&["HINCRBY", &key, "visits", &id.to_string()]);
+            if id % 2 == 0 {
+                read(&mut client);
+            }
+            assert_eq!(add(&mut client), Reply::Integer(id), "{outside}");
+            read(&mut client);
+            server.sql(&database, &format!("UPDATE users SET name = 'after', visits = visits + 100 WHERE id = {id}"));
+            let told = match id % 3 {
+                0 => client.call(&["CACHE", "INVALIDATE", &key]),
+                _ => client.call(&["CACHE", "SYNC"]),
+            };
+            assert!(!matches!(told, Reply::Error(_)), "{}", said(&told));
+            let visits = (100 + id).to_string();
+            let expected = Reply::Array(vec![Reply::bulk(b"after"), Reply::bulk(visits.as_bytes())]);
+            assert_eq!(read(&mut client), expected, "{outside} {key}");
+            assert_eq!(read(&mut client), expected, "{outside} {key} once more");
+        }
+        assert_eq!(mode(&mut client), "normal");
+        // At an orderly end all is applied.
+        forebay.terminate();
+        let wrong = "SELECT count(*) FROM users WHERE name <> 'after' OR visits <> 100 + id";
+        assert_eq!(server.sql(&database, wrong), "0", "{outside}");
+    }
 }

@@ -167,6 +167,16 @@ pub enum Fault {
     LearnedUnasked,
     /// What was read of a document for which changes wait is not compared with what becomes of it.
     PendingReadsUnchecked,
+    /// A sync leaves what waits for the store of tables that nothing watches as it was shown.
+    PendingUnsynced,
+    /// What has become part of another write counts as gone: what the store said meanwhile is not believed.
+    MergedForGone,
+    /// A client is shown what others may have changed while changes to it move.
+    ShownWhileMoving,
+    /// The answer to what was applied takes the place of what the store has said since.
+    AnswerOutlivesNews,
+    /// What was made to a copy that was dropped since is shown as it was computed.
+    OldCopyBelieved,
     /// Behind a deletion whose answer was lost, what was read counts as changed by others: no row is left that tells.
     DeletionDoubted,
     /// What was read counts as changed by others when the store has its row under another version, whatever it is.

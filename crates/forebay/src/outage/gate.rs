@@ -46,7 +46,8 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::figures::StoreFigures;
-use crate::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, Doubt, Form, GivenId, Outside, ReadError, Resolved, Store};
+use crate::sync::{AtomicU64, Ordering};
 use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{OwnerId, TxnId, Version};
@@ -105,6 +106,8 @@ pub(super) struct Inner {
     pub(super) state: Mutex<State>,
     /// The store's own word of what others write, once asked for: an answer must not be lost.
     outside: AsyncMutex<Option<BoxFuture<'static, Option<Outside>>>>,
+    /// The number of the last doubt that the buffer knows.
+    doubts: AtomicU64,
 }
 
 impl Gate {
@@ -148,6 +151,7 @@ impl Gate {
             newest,
             state,
             outside,
+            doubts: AtomicU64::new(0),
         });
         {
             let mut state = inner.state();
@@ -473,6 +477,14 @@ impl Store for Gate {
 
     fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
         self.inner.store.unwatched_place(key)
+    }
+
+    fn doubt(&self, what: Doubt<'_>) {
+        self.inner.doubt(what);
+    }
+
+    fn doubts(&self) -> u64 {
+        self.inner.doubts.load(Ordering::SeqCst)
     }
 
     fn is_away(&self) -> bool {

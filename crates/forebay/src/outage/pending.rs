@@ -20,6 +20,7 @@ mod alone;
 mod aside;
 mod by_key;
 mod charge;
+mod doubts;
 mod drain;
 mod image;
 mod known;
@@ -42,6 +43,7 @@ use hashbrown::HashMap;
 pub use alone::{Drift, Meets};
 use by_key::{ByKey, Places};
 use charge::row_bytes;
+use doubts::Doubts;
 pub use drain::Applied;
 use drain::Stored;
 use image::Image;
@@ -103,8 +105,9 @@ pub struct Buffer {
     editions: u64,
     /// What an operator has applied by itself, whatever it had read: each waits, or is on its way.
     ordered: BTreeSet<u64>,
-    /// How often others were said to have changed something.
+    /// Rises whenever others are said to have changed something, and with each batch.
     suspicions: u64,
+    doubts: Doubts,
     /// One that takes long is on its way.
     slow_carried: bool,
 }
@@ -124,6 +127,8 @@ struct Entry {
     checked: Option<u64>,
     /// Before the start, earlier ones became part of it.
     merged: bool,
+    /// The first that became part of it since, or itself: so did all between that write its document.
+    first: u64,
     slow: Slow,
     /// Where its documents stand among those that it writes, and that it was shown.
     written_at: Places,
@@ -174,6 +179,8 @@ pub struct Batch {
     pub commits: Vec<Commit>,
     /// Lanes that wait for it.
     lanes: Vec<Lane>,
+    /// When it set out, as the buffer counts suspicions.
+    suspicions: u64,
     /// Those that the store says it had already, with their documents that nobody has written since.
     repeated: BTreeMap<u64, Vec<Key>>,
 }
@@ -243,6 +250,7 @@ impl Buffer {
             editions: 0,
             ordered: BTreeSet::new(),
             suspicions: 0,
+            doubts: Doubts::default(),
             slow_carried: false,
         }
     }
@@ -424,7 +432,8 @@ impl Entry {
         let (noted, merged, named, slow) = (false, false, None, Slow::default());
         let checked = buffered.sent.then(|| checked_of(&buffered.writes, &buffered.checks));
         let (written_at, shown_at) = (Places::of(&buffered.writes), Places::of(&buffered.shown));
-        Entry { buffered, ties, stage, seen, noted, named, checked, merged, slow, written_at, shown_at, bytes }
+        let first = buffered.number;
+        Entry { buffered, ties, stage, seen, noted, named, checked, merged, first, slow, written_at, shown_at, bytes }
     }
 
     /// What it makes of the document of `key`, if it writes that.

@@ -7,7 +7,7 @@ use super::lanes::{LaneRule, Ties};
 use crate::change::Change;
 use crate::key::Key;
 use crate::read::Read;
-use crate::store::{Commit, GivenId, Priority, Store, Write};
+use crate::store::{Commit, GivenId, Store, Write};
 pub use crate::tier::Description;
 use crate::version::{TxnId, Version};
 
@@ -201,16 +201,8 @@ impl Buffered {
             unseen: false,
             told: written.told,
         };
-        Commit {
-            id: self.id,
-            version: self.version,
-            checks: self.checks.clone(),
-            writes: self.writes.iter().map(write).collect(),
-            strict: false,
-            priority: Priority::Normal,
-            given: self.given.clone(),
-            patience: 1,
-        }
+        let writes = self.writes.iter().map(write).collect();
+        Commit { checks: self.checks.clone(), given: self.given.clone(), ..Commit::new(self.id, self.version, writes) }
     }
 }
 

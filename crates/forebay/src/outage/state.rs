@@ -265,7 +265,7 @@ impl State {
     /// What is cached of `keys` may be out of date.
     pub(super) fn invalidate(&mut self, keys: impl IntoIterator<Item = Key>) {
         let mut all = match self.invalid.take() {
-            Some(Outside::Keys(all)) => all,
+            Some(Outside::Applied(all)) => all,
             None => Vec::new(),
             Some(all) => return self.invalid = Some(all),
         };
@@ -273,7 +273,7 @@ impl State {
         self.invalid = match all.len() {
             0 => None,
             len if len > INVALID_KEYS_MAX => Some(Outside::Everything),
-            _ => Some(Outside::Keys(all)),
+            _ => Some(Outside::Applied(all)),
         };
     }
 

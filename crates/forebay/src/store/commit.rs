@@ -26,13 +26,16 @@ pub struct Commit {
     /// It may take as many times as long as a store with a time limit of its own gives to a commit; 1 or more. Nearly
     /// always 1: it is the outage's drain that has patience, with one that was not answered.
     pub patience: u32,
+    /// The last [`doubt`](super::Store::doubt) when its transaction began. What it read may have been cached before a
+    /// later one.
+    pub doubts: u64,
 }
 
 impl Commit {
     /// A commit of `writes` that checks nothing.
     pub fn new(id: TxnId, version: Version, writes: Vec<Write>) -> Commit {
         let (checks, given) = (Vec::new(), Vec::new());
-        Commit { id, version, checks, writes, strict: false, priority: Priority::Normal, given, patience: 1 }
+        Commit { id, version, checks, writes, strict: false, priority: Priority::Normal, given, patience: 1, doubts: 0 }
     }
 
     /// A commit of `writes` that has no place among others yet, and so no version.

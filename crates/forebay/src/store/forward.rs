@@ -119,6 +119,14 @@ macro_rules! figures_of_inner {
         fn unwatched_place(&self, key: $crate::key::KeyRef<'_>) -> Option<usize> {
             self.inner.unwatched_place(key)
         }
+
+        fn doubt(&self, what: $crate::store::Doubt<'_>) {
+            self.inner.doubt(what);
+        }
+
+        fn doubts(&self) -> u64 {
+            self.inner.doubts()
+        }
     };
 }
 
@@ -138,6 +146,9 @@ macro_rules! rest_of_store {
             self.$field.get_with_ids(asked)
         }
 
+        $crate::rest_of_store!($field but get_with_ids);
+    };
+    ($field:ident but get_with_ids) => {
         fn outcome(
             &self,
             id: $crate::TxnId,

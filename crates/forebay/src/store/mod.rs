@@ -101,8 +101,22 @@ pub enum Outside {
     /// None, but these documents, shown under the first version while the store was away, stand there under the second
     /// as they were shown. Only from an outage's gate.
     Restamped(Vec<(Key, Version, Version)>),
+    /// None, but these documents, of which something was applied, may be other in the store than they were shown. Only
+    /// from an outage's gate.
+    Applied(Vec<Key>),
     /// None, but all that was committed in the store before [`Store::sync`] answered this number has been told.
     Synced(u64),
+}
+
+/// Documents that others may have changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Doubt<'a> {
+    /// These.
+    Keys(&'a [Key]),
+    /// Those of tables that nothing watches ([`Store::unwatched_place`]).
+    Unwatched,
+    /// All.
+    All,
 }
 
 /// What a store can do.
@@ -402,6 +416,17 @@ pub trait Store: Send + Sync + 'static {
     fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
         let _ = key;
         None
+    }
+
+    /// Others may have changed these documents, and what was cached of them is dropped: what waits here for one is made
+    /// to what the store holds by then before it is shown again. Only the outage's gate keeps writes.
+    fn doubt(&self, what: Doubt<'_>) {
+        let _ = what;
+    }
+
+    /// The number of the last [`Store::doubt`]. A transaction asks before it reads, for [`Commit::doubts`].
+    fn doubts(&self) -> u64 {
+        0
     }
 
     /// Makes all that was acknowledged durable, whatever the durability setting; for a graceful stop.

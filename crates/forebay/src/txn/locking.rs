@@ -71,6 +71,8 @@ pub struct Transaction {
     began: Option<u64>,
     /// The store's incarnation when it began; what it has read may be lost under a later one.
     incarnation: u64,
+    /// The store's last doubt when it began: what it has read may have been cached before a later one.
+    doubts: u64,
     /// Its locks are the committer's now.
     handed_over: bool,
     /// Its end is to be told, and told here.
@@ -113,7 +115,7 @@ impl Transaction {
             documents.set_read_only();
         }
         let began = inner.history.as_ref().map(|history| history.tick());
-        let incarnation = inner.mint.incarnation();
+        let (incarnation, doubts) = (inner.mint.incarnation(), inner.store.doubts());
         let uncached = inner.on_write == OnWrite::Invalidate;
         let tenure = (kind != TxnKind::Plain).then(|| inner.yielding.enter(owner));
         Transaction {
@@ -127,6 +129,7 @@ impl Transaction {
             depends: Vec::new(),
             began,
             incarnation,
+            doubts,
             handed_over: false,
             ends,
             asked: false,
@@ -354,6 +357,7 @@ impl Transaction {
             strict: self.strict,
             priority: self.priority,
             given,
+            doubts: self.doubts,
             ..Commit::unplaced(writes)
         };
         let caching = self.caching();

@@ -7,7 +7,7 @@ use super::settled::{self, Settled};
 use super::{Engine, Inner};
 use crate::cache::Cache;
 use crate::mutation::{self, Fault};
-use crate::store::Outside;
+use crate::store::{Doubt, Outside};
 
 impl Engine {
     /// Drops from the cache what others write to the store, for as long as an engine is there and the store can tell.
@@ -35,9 +35,8 @@ impl Engine {
 impl Inner {
     /// Heeds what others have written; what ends with the last that is to be done about it, if that takes time.
     fn heed(self: &Arc<Inner>, outside: Outside) -> Option<Settled> {
-        let unsettled = self.committer.unsettled();
         let doubtful = (outside == Outside::Doubtful).then(|| self.comparison.begin(self.cache.stats().entries));
-        drop_from(&self.cache, &outside);
+        let unsettled = self.forget(doubt_of(&outside), || drop_from(&self.cache, &outside));
         if outside == Outside::OutOfSight {
             self.syncs.fail();
         }
@@ -59,6 +58,21 @@ impl Inner {
         Some(done)
     }
 
+    /// Has `drop_now` drop what is cached of documents that others may have changed, and the store doubt what it keeps of
+    /// them. Answers the commits that were on their way: what they put into the cache has to go when they are settled.
+    ///
+    /// The cache goes first: a transaction that knows of the doubt has read nothing of before. What was buffered before
+    /// the doubt, and published since the first drop, goes with the second.
+    pub(super) fn forget(&self, doubt: Option<Doubt<'_>>, mut drop_now: impl FnMut()) -> Vec<Settled> {
+        drop_now();
+        if let Some(doubt) = doubt {
+            self.store.doubt(doubt);
+        }
+        let unsettled = self.committer.unsettled();
+        drop_now();
+        unsettled
+    }
+
     /// All that was committed before the call with this number is told; it has reached the cache once `behind` is done.
     fn synced_behind(self: &Arc<Inner>, number: u64, behind: Vec<Settled>) {
         if behind.is_empty() || mutation::on(Fault::SyncedTooEarly) {
@@ -76,9 +90,18 @@ impl Inner {
     }
 }
 
+/// What others have changed, as far as the store has said so.
+fn doubt_of(outside: &Outside) -> Option<Doubt<'_>> {
+    match outside {
+        Outside::Keys(keys) => Some(Doubt::Keys(keys)),
+        Outside::Everything | Outside::OutOfSight => Some(Doubt::All),
+        Outside::Doubtful | Outside::Restamped(_) | Outside::Applied(_) | Outside::Synced(_) => None,
+    }
+}
+
 fn drop_from(cache: &Cache, outside: &Outside) {
     match outside {
-        Outside::Keys(keys) => keys.iter().for_each(|key| cache.remove(key)),
+        Outside::Keys(keys) | Outside::Applied(keys) => keys.iter().for_each(|key| cache.remove(key)),
         Outside::Everything | Outside::OutOfSight => cache.clear(|_| true),
         Outside::Doubtful => cache.end_fills(),
         Outside::Restamped(documents) => {

@@ -17,6 +17,7 @@ use super::{Engine, Inner, TxnError};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::store::Doubt;
 use crate::sync::Mutex;
 
 /// Pause between two looks whether the store has gone away meanwhile.
@@ -93,15 +94,18 @@ impl Engine {
         if self.inner.store.caps().owned {
             return dropped;
         }
-        for key in keys {
-            match cache.forget(key) {
-                Some(was_cached) => dropped += usize::from(was_cached),
-                None => held.push(key),
+        let unsettled = self.inner.forget(Some(Doubt::Keys(keys)), || {
+            held.clear();
+            for key in keys {
+                match cache.forget(key) {
+                    Some(was_cached) => dropped += usize::from(was_cached),
+                    None => held.push(key),
+                }
             }
-        }
+        });
         if !held.is_empty() {
             // What they publish may be older than what others wrote behind them.
-            for settled in self.inner.committer.unsettled() {
+            for settled in unsettled {
                 settled.wait().await;
             }
         }
@@ -152,8 +156,7 @@ impl Inner {
             return;
         }
         let drop_now = || self.cache.clear(|key| self.store.unwatched_place(key).is_some());
-        drop_now();
-        let unsettled = self.committer.unsettled();
+        let unsettled = self.forget(Some(Doubt::Unwatched), drop_now);
         if unsettled.is_empty() {
             return;
         }

@@ -95,9 +95,13 @@ pub async fn forget(gate: Gate, book: Arc<Mutex<Book>>) {
             let key = key_of(document);
             let cached = &mut book.cached[document];
             match &outside {
-                Outside::Keys(keys) if !keys.contains(&key) => {}
+                Outside::Keys(keys) | Outside::Applied(keys) if !keys.contains(&key) => {}
                 Outside::Synced(_) => {}
-                Outside::Keys(_) | Outside::Everything | Outside::OutOfSight | Outside::Doubtful => *cached = None,
+                Outside::Keys(_)
+                | Outside::Applied(_)
+                | Outside::Everything
+                | Outside::OutOfSight
+                | Outside::Doubtful => *cached = None,
                 Outside::Restamped(documents) => {
                     for (_, shown, stored) in documents.iter().filter(|(named, ..)| *named == key) {
                         match cached {

@@ -98,13 +98,6 @@ async fn drain(runtime: &Runtime, gate: &Gate, demanding: &Demanding) {
 }
 
 fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, serial: bool, random: &mut SplitMix) -> Gate {
-    let options = JournalOptions {
-        durability: Durability::Always,
-        bytes_max: 1 << 20,
-        description: Description { mapping: String::new(), catalogue: String::new() },
-    };
-    let opened = Journal::open(runtime.clone(), journal.handle(), options);
-    let (journal, found) = opened.unwrap_or_else(|error| broken("the journal opens", error.to_string()));
     let settings = GateSettings {
         breaker: BreakerSettings {
             failures_to_open: 1 + random.below(3) as u32,
@@ -121,6 +114,18 @@ fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, serial: bool,
         write_back_ms: (random.below(5) == 0).then_some(5),
         ..GateSettings::default()
     };
+    open(runtime, store, journal, settings)
+}
+
+/// A gate with its journal on this disk.
+pub fn open(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, settings: GateSettings) -> Gate {
+    let options = JournalOptions {
+        durability: Durability::Always,
+        bytes_max: 1 << 20,
+        description: Description { mapping: String::new(), catalogue: String::new() },
+    };
+    let opened = Journal::open(runtime.clone(), journal.handle(), options);
+    let (journal, found) = opened.unwrap_or_else(|error| broken("the journal opens", error.to_string()));
     let options = GateOptions {
         runtime: runtime.clone(),
         store,

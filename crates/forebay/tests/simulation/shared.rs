@@ -3,8 +3,10 @@
 //! what was acknowledged is read from then on. After a sync or an invalidation nothing older is read. Of a table that
 //! nothing watches nothing is believed for longer than the limit.
 
+mod database;
+mod written_back;
+
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,19 +15,14 @@ use forebay::key::KeyRef;
 use forebay::mutation::Fault;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
-use forebay::store::memory::Memory;
-use forebay::store::suite::write;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Store, Write};
+use forebay::store::Store;
 use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock};
-use forebay::{Change, Data, Key, Read, TxnId, Value, Version};
-use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::lock::Mutex as AsyncMutex;
+use forebay::{Change, Key, Value};
 
 use crate::book::{broken, expect};
 use crate::gate::finds;
 use crate::seeds::{self, caught, seeds};
+use database::{Shared, is_watched, number};
 
 /// Documents of the watched table, and of the one that nothing watches.
 const NAMES: [&str; 4] = ["seen 1", "seen 2", "unseen 1", "unseen 2"];
@@ -37,168 +34,6 @@ const SEEDS_PER_RUN: u64 = 4;
 
 /// Nothing takes so long here.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The incarnation under which others' ids are.
-const OTHERS: u64 = 1 << 20;
-
-struct Shared {
-    runtime: Runtime,
-    memory: Memory,
-    /// When each write of a document came, one after the other: the n-th made it n.
-    writes: Mutex<BTreeMap<Key, Vec<Duration>>>,
-    /// The number of the newest version: each write has a greater one, whoever it is by.
-    newest: AtomicU64,
-    told: UnboundedSender<Outside>,
-    telling: AsyncMutex<UnboundedReceiver<Outside>>,
-    asked: AtomicU64,
-}
-
-impl Shared {
-    fn writes(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<Duration>>> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn takes(&self, us_max: u64) {
-        self.runtime.sleep(Duration::from_micros(self.runtime.random() % us_max)).await;
-    }
-
-    /// One commit: what it writes is one more than what was there. It answers with what was written, mostly.
-    async fn apply(&self, commit: &Commit) -> CommitOutcome {
-        let sequence = commit.version.sequence.max(self.newest.load(Ordering::SeqCst) + 1);
-        let commit = Commit { version: Version { incarnation: 1, sequence }, ..commit.clone() };
-        let outcome = self.memory.commit(std::slice::from_ref(&commit)).await.pop();
-        let outcome = outcome.unwrap_or_else(|| broken("the store answers", "it does not"));
-        if !outcome.is_applied() {
-            return outcome;
-        }
-        self.newest.store(sequence, Ordering::SeqCst);
-        let now = self.runtime.elapsed();
-        for written in &commit.writes {
-            let (number, mut writes) = (number(written.after.as_ref()), self.writes());
-            let before = writes.entry(written.key.clone()).or_default();
-            before.push(now);
-            expect(number == before.len(), "no write is lost", || {
-                format!("{} is {number} by write {}", written.key, before.len())
-            });
-        }
-        let read = |write: &Write| (write.key.clone(), Read { value: write.after.clone(), version: commit.version });
-        let told = !self.runtime.random().is_multiple_of(8);
-        CommitOutcome::Committed(commit.writes.iter().filter(|_| told).map(read).collect())
-    }
-
-    /// Another program adds one.
-    async fn others_write(&self, key: &Key) {
-        let next = self.number(key) + 1;
-        let put = Change::Put(Value::bytes(next.to_string().into_bytes()));
-        let sequence = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        let id = TxnId(Version { incarnation: OTHERS, sequence });
-        let commit = Commit::new(id, Version::ZERO, vec![write(key, None, vec![put])]);
-        let outcome = self.apply(&commit).await;
-        expect(outcome.is_applied(), "others write", || format!("{outcome:?}"));
-        if is_watched(key.borrow()) {
-            self.tell(Outside::Keys(vec![key.clone()]));
-        }
-    }
-
-    fn tell(&self, news: Outside) {
-        // Nobody listens any more at the end of a run.
-        let _ = self.told.unbounded_send(news);
-    }
-
-    fn number(&self, key: &Key) -> usize {
-        self.writes().get(key).map_or(0, Vec::len)
-    }
-
-    fn numbers(&self) -> BTreeMap<Key, usize> {
-        self.writes().iter().map(|(key, writes)| (key.clone(), writes.len())).collect()
-    }
-}
-
-fn is_watched(key: KeyRef<'_>) -> bool {
-    key.name.starts_with(b"seen")
-}
-
-fn number(value: Option<&Value>) -> usize {
-    match value.map(|value| &value.data) {
-        None => 0,
-        Some(Data::Bytes(text)) => {
-            let parsed = std::str::from_utf8(&text.joined()).ok().and_then(|text| text.parse().ok());
-            parsed.unwrap_or_else(|| broken("values", format!("{text:?} is no number")))
-        }
-        Some(other) => broken("values", format!("{other:?} is no number")),
-    }
-}
-
-impl Store for Shared {
-    fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: false, applies: false }
-    }
-
-    fn name(&self) -> String {
-        "shared".to_owned()
-    }
-
-    fn incarnation(&self) -> u64 {
-        1
-    }
-
-    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(async move {
-            self.takes(400).await;
-            let reads = self.memory.get_within(keys, bytes_max).await;
-            self.takes(400).await;
-            reads
-        })
-    }
-
-    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        Box::pin(async move {
-            self.takes(400).await;
-            let mut outcomes: Vec<CommitOutcome> = Vec::new();
-            for commit in group {
-                outcomes.push(match outcomes.last().is_none_or(CommitOutcome::is_applied) {
-                    true => self.apply(commit).await,
-                    false => CommitOutcome::Unavailable("behind one that was not applied".into()),
-                });
-            }
-            self.takes(3_000).await;
-            outcomes
-        })
-    }
-
-    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        Box::pin(async move {
-            self.takes(400).await;
-            let overtaken = self.memory.check(checks).await;
-            self.takes(400).await;
-            overtaken
-        })
-    }
-
-    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
-        Box::pin(async {
-            let news = self.telling.lock().await.next().await;
-            self.takes(1_000).await;
-            news
-        })
-    }
-
-    fn sync(&self) -> Option<u64> {
-        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
-        self.tell(Outside::Synced(number));
-        Some(number)
-    }
-
-    fn unwatched(&self) -> Vec<String> {
-        vec!["unseen".to_owned()]
-    }
-
-    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
-        (!is_watched(key)).then_some(0)
-    }
-
-    forebay::rest_of_store!(memory);
-}
 
 fn plan(keys: &[Key], mode: Mode) -> Plan {
     let locks = keys.iter().map(|key| PlannedLock { key: key.clone(), mode, load: true });
@@ -384,7 +219,7 @@ impl Client {
     }
 }
 
-fn engine(runtime: &Runtime, store: &Arc<Shared>, limit: Option<Duration>, random: &mut SplitMix) -> Engine {
+fn engine(runtime: &Runtime, store: Arc<dyn Store>, limit: Option<Duration>, random: &mut SplitMix) -> Engine {
     let choice = seeds::policy(random);
     let cache = CacheOptions {
         budget_bytes: 600 + random.below(3_000) as usize,
@@ -392,7 +227,7 @@ fn engine(runtime: &Runtime, store: &Arc<Shared>, limit: Option<Duration>, rando
         policy: choice.policy,
         policy_values: choice.values,
     };
-    let options = EngineOptions::new(runtime.clone(), store.clone(), cache);
+    let options = EngineOptions::new(runtime.clone(), store, cache);
     let engine = Engine::new(EngineOptions { unwatched_after: limit, ..options });
     engine.start_watching();
     engine
@@ -402,19 +237,10 @@ fn engine(runtime: &Runtime, store: &Arc<Shared>, limit: Option<Duration>, rando
 fn run(seed: u64) -> (Counted, u64) {
     let (simulation, mut random) = (Simulation::new(seed), SplitMix::new(seed ^ 0x5eed));
     let runtime = simulation.runtime();
-    let (told, telling) = unbounded();
-    let store = Arc::new(Shared {
-        runtime: runtime.clone(),
-        memory: Memory::new(),
-        writes: Mutex::default(),
-        newest: AtomicU64::new(0),
-        told,
-        telling: AsyncMutex::new(telling),
-        asked: AtomicU64::new(0),
-    });
+    let store = Arc::new(Shared::new(&runtime, false, true));
     let limit = (random.below(3) > 0).then(|| Duration::from_millis(2 + random.below(6)));
     let narrow = random.below(4) == 0;
-    let engine = engine(&runtime, &store, limit, &mut random);
+    let engine = engine(&runtime, store.clone(), limit, &mut random);
     let floors = Arc::default();
     let client = |number: u64| Client {
         engine: engine.clone(),

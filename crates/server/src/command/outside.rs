@@ -59,20 +59,21 @@ fn not_in_txn(session: &Session, what: &str) -> Option<Reply> {
     inside.then(|| Reply::error(format!("ERR CACHE {what} inside TXN is not allowed: what it has read stays read")))
 }
 
-/// What waits for the store stays, cached or not: in an outage it is all there is, and behind it what the store makes
-/// of it is told.
+/// While the store is away, what waits for it stays, cached or not: it is all there is. Else the store is asked for it
+/// again when it is read.
 async fn invalidate(session: &mut Session, frame: Frame<'_>) -> Reply {
     if let Some(refused) = not_in_txn(session, "INVALIDATE") {
         return refused;
     }
     let engine = &session.shared.engine;
-    if engine.store().is_away() && keys_end(frame) == frame.len() {
+    let away = engine.store().is_away();
+    if away && keys_end(frame) == frame.len() {
         let why = "the store can't be reached, and what is cached is all there is";
         return Reply::error(format!("STOREDOWN {why}; CACHE INVALIDATE key .. FORCE drops it all the same"));
     }
     let mut named = Vec::new();
     keys(frame, session.space, &mut |key| named.push(key.to_key()));
-    if let Some(gate) = &session.shared.gate {
+    if let Some(gate) = session.shared.gate.as_ref().filter(|_| away) {
         named.retain(|key: &Key| !gate.keeps(key));
     }
     let dropped = engine.invalidate(&named).await;

@@ -67,10 +67,16 @@ impl Inner {
                 if let Some(Unavailable(why)) = fenced {
                     return CommitOutcome::Unknown(why.clone());
                 }
-                // Unless it was computed with what has been given up, or another document may have made its row.
+                // Unless it was computed with what has been given up, or what others may have changed, or another
+                // document may have made its row.
                 let left = state.buffer.left_by(commit.version);
                 let known = |write: &Write| match state.buffer.merged(&write.key) {
                     Merged::Known(Read { value: None, .. }) if self.made_beside(state, &write.key) => None,
+                    Merged::Known(_)
+                        if state.buffer.is_suspect(&write.key) && !mutation::on(Fault::OldCopyBelieved) =>
+                    {
+                        None
+                    }
                     Merged::Known(read) if read.version == left => Some((write.key.clone(), read)),
                     _ => None,
                 };

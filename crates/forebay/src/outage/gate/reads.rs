@@ -93,11 +93,11 @@ impl Inner {
             return Err(fenced.into());
         }
         let wait = if asker == Asker::Client { WAIT_MAX } else { Duration::ZERO };
-        self.learn_unknown(keys.iter(), asker).await?;
         let until = self.runtime.elapsed() + wait;
         let mut hurry = None;
         let mut merged = loop {
-            let (why, changed) = match self.merged(keys, asker) {
+            let moves = self.learn_unknown(keys.iter(), asker).await?;
+            let (why, changed) = match self.merged(keys, asker, moves) {
                 Ok(merged) => break merged,
                 Err(Waits { why, changed }) => (why, changed),
             };
@@ -122,7 +122,9 @@ impl Inner {
         Ok(Portion::new(bytes_max).front(merged.reads.into_iter().map_while(|read| read)))
     }
 
-    fn merged(&self, keys: &[Key], asker: Asker) -> Result<Partly, Waits> {
+    /// What is buffered of `keys`. While changes to what others may have written `moves`, that is not shown, unless an
+    /// operator has to decide first.
+    fn merged(&self, keys: &[Key], asker: Asker, moves: bool) -> Result<Partly, Waits> {
         let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
         let mut wanted = Vec::new();
         let mut state = self.state();
@@ -131,6 +133,9 @@ impl Inner {
             match state.buffer.merged(key) {
                 // What is written later to another document of its row may make that row again.
                 Merged::Known(Read { value: None, .. }) if self.made_beside(&state, key) => {
+                    return Err(self.waits(&mut state, key, asker));
+                }
+                Merged::Known(_) if moves && state.buffer.is_suspect(key) && !state.buffer.is_stuck(key) => {
                     return Err(self.waits(&mut state, key, asker));
                 }
                 Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
@@ -187,13 +192,14 @@ impl Inner {
 
     /// Learns from the store, where it answers, what documents hold of which only changes are known here, or which
     /// others may have changed. In the same moment it says which of those it has: some may have been sent, and not
-    /// answered, or by a process before this.
-    async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone, asker: Asker) -> Result<(), ReadError> {
+    /// answered, or by a process before this. True if the store is there, and yet something is not known: changes to it
+    /// move too fast, or others wait for its place.
+    async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone, asker: Asker) -> Result<bool, ReadError> {
         for _ in 0..LEARN_TRIES {
             let (unknown, away) = {
                 let mut state = self.state();
                 if state.buffer.is_empty() || state.reads.is_open() || state.forced(self.runtime.elapsed()) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
                 let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
@@ -202,10 +208,11 @@ impl Inner {
                     Merged::Unknown => asker == Asker::Ourselves,
                     Merged::Known(_) => !state.buffer.is_suspect(key),
                 };
-                let unknown = keys.clone().filter(|key| !known(key)).filter(alone);
-                let unknown: Vec<(Key, Story)> = unknown.map(|key| (key.clone(), state.buffer.story_of(key))).collect();
+                let all = || keys.clone().filter(|key| !known(key));
+                let unknown: Vec<(Key, Story)> =
+                    all().filter(alone).map(|key| (key.clone(), state.buffer.story_of(key))).collect();
                 if unknown.is_empty() {
-                    return Ok(());
+                    return Ok(all().next().is_some() && !mutation::on(Fault::ShownWhileMoving));
                 }
                 (unknown, state.next_outage())
             };
@@ -213,9 +220,9 @@ impl Inner {
             let reads = match self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await {
                 Ok(Some(reads)) => reads,
                 // A store that can't tell the two together is read once they are applied.
-                Ok(None) => return Ok(()),
+                Ok(None) => return Ok(!mutation::on(Fault::ShownWhileMoving)),
                 // What is known has to do.
-                Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => return Ok(()),
+                Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => return Ok(false),
                 Err(error) => return Err(error),
             };
             let mut state = self.state();
@@ -223,7 +230,7 @@ impl Inner {
                 state.buffer.learn_behind(key, read, story, applied);
             }
         }
-        Ok(())
+        Ok(!mutation::on(Fault::ShownWhileMoving))
     }
 
     /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a

@@ -7,8 +7,10 @@ use futures_util::future::{Either, select};
 
 use super::Inner;
 use crate::error::Unavailable;
+use crate::mutation::{self, Fault};
 use crate::outage::mode::Mode;
-use crate::store::Outside;
+use crate::store::{Doubt, Outside};
+use crate::sync::Ordering;
 
 /// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass
 /// over what was written in between.
@@ -52,6 +54,24 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// What was cached of these documents is dropped: nothing that waits for one, or comes to wait for one by what was
+    /// read before, is shown until the store was asked.
+    pub(super) fn doubt(&self, what: Doubt<'_>) {
+        let mut state = self.state();
+        match what {
+            Doubt::Keys(keys) => state.buffer.doubt(keys.iter()),
+            // What is about to be applied shows what others have written when it is.
+            Doubt::All => {
+                state.suspects_rest |= state.mode != Mode::Normal;
+                let now = state.mode == Mode::Normal;
+                state.buffer.doubt_all(now);
+            }
+            Doubt::Unwatched if mutation::on(Fault::PendingUnsynced) => {}
+            Doubt::Unwatched => state.buffer.doubt_those(|key| self.store.unwatched_place(key.borrow()).is_some()),
+        }
+        self.doubts.store(state.buffer.last_doubt(), Ordering::SeqCst);
     }
 
     /// Has the store look its tables up again, unless something waits for it: that has its place by the tables as they

@@ -7,6 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::by_key::ByKey;
+use super::image::Image;
 use super::seen::{self, Right, Seen};
 use super::{
     BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Stage, Work, checked_of, stands_alone, taken_along, writes,
@@ -128,7 +129,8 @@ impl Buffer {
         for lane in &lanes {
             self.lanes.entry(*lane).or_default().busy = true;
         }
-        Batch { numbers, commits, lanes, repeated: BTreeMap::new() }
+        self.suspicions += 1;
+        Batch { numbers, commits, lanes, suspicions: self.suspicions, repeated: BTreeMap::new() }
     }
 
     /// The longest run of transactions from the head of `lane`, and the lanes that they are in: always the one with the
@@ -328,6 +330,7 @@ impl Buffer {
                 self.forget_known(key, right.get(key).is_some_and(Option::is_some));
             }
         }
+        self.doubt_answered(batch);
         // Behind all of the batch: its checks were made before any of it was.
         moved.iter().for_each(|moved| self.move_beside(moved));
         if !moved.is_empty() && !mutation::on(Fault::RestampedBeforeMove) {
@@ -340,6 +343,19 @@ impl Buffer {
         }
         restamped.retain(|(key, ..)| !self.is_to_be_moved(key));
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
+    }
+
+    /// What waits for these documents is made to what the store had when it applied `batch`. Where the store was asked for
+    /// one since, it may have said what others wrote behind that: it is asked again.
+    fn doubt_answered(&mut self, batch: &Batch) {
+        for key in batch.commits.iter().flat_map(|commit| commit.writes.iter().map(|write| &write.key)) {
+            let image = self.rows.get_mut(key).map(|row| &mut row.image);
+            let since =
+                |image: &&mut Image| image.answered >= batch.suspicions && !mutation::on(Fault::AnswerOutlivesNews);
+            if let Some(image) = image.filter(since) {
+                image.suspected = Some(self.suspicions);
+            }
+        }
     }
 
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was

@@ -29,6 +29,8 @@ pub(super) struct Image {
     pub(super) suspected: Option<u64>,
     /// The suspicions of which was known when the store was asked for it last.
     pub(super) learned: u64,
+    /// When it answered last, as the buffer counts suspicions.
+    pub(super) answered: u64,
     /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
     /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
     pub(super) made_to: Option<Version>,

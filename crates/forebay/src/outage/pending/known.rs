@@ -90,10 +90,14 @@ impl Buffer {
         };
         let was_asked = |number: &u64| asked.waits.binary_search_by_key(number, |(number, _)| *number).is_ok();
         let may_be_in_it = |number: &u64| self.entries.get(number).is_some_and(Entry::is_seen);
-        let waits = row.queue.iter().any(was_asked);
+        // What has become part of another waits with that.
+        let part_of = |number: u64| row.queue.iter().any(|other| self.stands_for(*other, number));
+        let waits = row.queue.iter().any(was_asked) || asked.waits.iter().any(|(number, _)| part_of(*number));
         let unasked =
             row.queue.iter().chain(self.tied.taking(key)).any(|number| may_be_in_it(number) && !was_asked(number));
-        let gone = |(number, id): &(u64, TxnId)| !self.entries.contains_key(number) && !applied.contains(id);
+        let gone = |(number, id): &(u64, TxnId)| {
+            !self.entries.contains_key(number) && !applied.contains(id) && !part_of(*number)
+        };
         let in_it = |(entry, _): &(&Entry, _)| applied.contains(&entry.buffered.id);
         let in_order = !self.story(key).skip_while(in_it).any(|told| in_it(&told));
         if !waits || unasked || asked.waits.iter().any(gone) || !in_order {
@@ -113,10 +117,16 @@ impl Buffer {
         if let Some(image) = self.rows.get_mut(key).map(|row| &mut row.image) {
             // What was suspected since is not answered by this.
             image.suspected = image.suspected.filter(|suspected| *suspected > asked.suspicions);
-            image.learned = asked.suspicions;
+            (image.learned, image.answered) = (asked.suspicions, self.suspicions);
         }
         self.know(key, latest, &read.value, base);
         true
+    }
+
+    /// Whether transaction `number`, which was never sent, has become part of `other`.
+    fn stands_for(&self, other: u64, number: u64) -> bool {
+        let first = self.entries.get(&other).map_or(other, |entry| entry.first);
+        (first..other).contains(&number) && !mutation::on(Fault::MergedForGone)
     }
 
     /// What waits for a document and is in the journal, in order, with what each makes of it; with nothing those that

@@ -190,6 +190,30 @@ impl Buffer {
         }
     }
 
+    /// Likewise, and what was cached of them before is dropped.
+    pub fn doubt<'a>(&mut self, keys: impl Iterator<Item = &'a Key> + Clone) {
+        self.suspect(keys.clone());
+        self.doubts.add(self.suspicions, keys);
+    }
+
+    /// Likewise of those of which `are` says so; of the others that wait nothing is suspected.
+    pub fn doubt_those(&mut self, are: impl Fn(&Key) -> bool) {
+        self.suspicions += 1;
+        let rows = self.rows.iter_mut().filter(|(key, _)| !self.owned && are(key));
+        rows.for_each(|(_, row)| row.image.suspected = Some(self.suspicions));
+        self.doubts.add_all(self.suspicions);
+    }
+
+    /// Likewise of all; what waits is suspected `now`, or later.
+    pub fn doubt_all(&mut self, now: bool) {
+        self.doubt_those(|_| now);
+    }
+
+    /// The number of the last doubt, for [`Commit::doubts`].
+    pub fn last_doubt(&self) -> u64 {
+        self.doubts.last()
+    }
+
     /// Likewise of all.
     pub fn suspect_all(&mut self) {
         self.suspicions += 1;

@@ -78,17 +78,18 @@ impl Buffer {
         }
         self.next_number += 1;
         for write in &commit.writes {
-            self.enqueue(number, write, commit.version, base(write));
+            self.enqueue(number, write, commit, base(write));
         }
         drop(bases);
+        let mut first = number;
         if let Some(old) = replaces.and_then(|old| self.entries.get_mut(&old)) {
-            old.stage = Stage::Replaced;
+            (first, old.stage) = (old.first, Stage::Replaced);
         }
         let record = match replaces {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry::new(buffered, ties, Stage::Writing { replaces }, bytes));
+        self.insert(Entry { first, ..Entry::new(buffered, ties, Stage::Writing { replaces }, bytes) });
         Ok((number, record))
     }
 
@@ -130,12 +131,15 @@ impl Buffer {
     }
 
     /// Transaction `number` waits for its turn on a document, which is made to what the store has under `base`.
-    fn enqueue(&mut self, number: u64, write: &Write, version: Version, base: Option<Version>) {
-        let version = self.left_by(version);
+    /// Where others may have changed it since that was read, it is looked at again before it is shown.
+    fn enqueue(&mut self, number: u64, write: &Write, commit: &Commit, base: Option<Version>) {
+        let version = self.left_by(commit.version);
+        let doubted = self.doubts.since(&write.key, commit.doubts) && !mutation::on(Fault::OldCopyBelieved);
         let row = self.rows.entry(write.key.compact()).or_insert_with_key(Row::new);
         if row.queue.is_empty() {
             self.bytes += row.bytes;
             (row.image.base, row.image.made_to) = (base, base.filter(|base| !is_edition(*base)));
+            row.image.suspected = (doubted && !self.owned).then_some(self.suspicions);
         }
         row.queue.push_back(number);
         let known = !self.owned && !write.unseen;
