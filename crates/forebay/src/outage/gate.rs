@@ -25,6 +25,7 @@ mod settings;
 mod suspended;
 mod watch;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,7 +48,6 @@ use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::figures::StoreFigures;
 use crate::store::{Caps, Commit, CommitOutcome, Doubt, Form, GivenId, Outside, ReadError, Resolved, Store};
-use crate::sync::{AtomicU64, Ordering};
 use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{OwnerId, TxnId, Version};
@@ -304,13 +304,6 @@ impl Inner {
         let state = self.state();
         let kept = ids.iter().find(|id| state.buffer.has_id(**id) && !mutation::on(Fault::KeptDenied));
         kept.map_or(Ok(()), |id| Err(Unavailable(format!("commit {id} is kept for an operator to decide"))))
-    }
-
-    /// Why the store is not asked.
-    fn away(&self, state: &State, what: &str) -> Unavailable {
-        let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
-        let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
-        Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
     }
 }
 

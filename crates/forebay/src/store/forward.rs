@@ -133,7 +133,7 @@ macro_rules! figures_of_inner {
 /// The methods that a store made for a test mostly leaves as they are in the store that it holds in `$field`.
 #[cfg(feature = "testing")]
 #[doc(hidden)]
-#[macro_export]
+#[macro_export(local_inner_macros)]
 macro_rules! rest_of_store {
     ($field:ident) => {
         fn get_with_ids<'a>(
@@ -146,7 +146,7 @@ macro_rules! rest_of_store {
             self.$field.get_with_ids(asked)
         }
 
-        $crate::rest_of_store!($field but get_with_ids);
+        rest_of_store!($field but get_with_ids);
     };
     ($field:ident but get_with_ids) => {
         fn outcome(

@@ -58,8 +58,9 @@ impl Inner {
         Some(done)
     }
 
-    /// Has `drop_now` drop what is cached of documents that others may have changed, and the store doubt what it keeps of
-    /// them. Answers the commits that were on their way: what they put into the cache has to go when they are settled.
+    /// Has `drop_now` drop what is cached of documents that others may have changed, and the store doubt what it keeps
+    /// of them. Answers the commits that were on their way: what they put into the cache has to go when they are
+    /// settled.
     ///
     /// The cache goes first: a transaction that knows of the doubt has read nothing of before. What was buffered before
     /// the doubt, and published since the first drop, goes with the second.

@@ -364,4 +364,11 @@ impl Inner {
             false => Ok(()),
         }
     }
+
+    /// Why the store is not asked.
+    pub(super) fn away(&self, state: &State, what: &str) -> Unavailable {
+        let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
+        let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
+        Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
+    }
 }

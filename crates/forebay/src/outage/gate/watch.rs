@@ -1,6 +1,7 @@
 //! What others write to a store that may be away.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -10,7 +11,6 @@ use crate::error::Unavailable;
 use crate::mutation::{self, Fault};
 use crate::outage::mode::Mode;
 use crate::store::{Doubt, Outside};
-use crate::sync::Ordering;
 
 /// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass
 /// over what was written in between.

@@ -345,8 +345,8 @@ impl Buffer {
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
     }
 
-    /// What waits for these documents is made to what the store had when it applied `batch`. Where the store was asked for
-    /// one since, it may have said what others wrote behind that: it is asked again.
+    /// What waits for these documents is made to what the store had when it applied `batch`. Where the store was asked
+    /// for one since, it may have said what others wrote behind that: it is asked again.
     fn doubt_answered(&mut self, batch: &Batch) {
         for key in batch.commits.iter().flat_map(|commit| commit.writes.iter().map(|write| &write.key)) {
             let image = self.rows.get_mut(key).map(|row| &mut row.image);
