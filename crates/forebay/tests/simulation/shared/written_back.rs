@@ -1,7 +1,7 @@
 //! Such a database behind a gate that keeps all writes for a while. Clients add one without being told what that came
-//! to, so each of their writes fits whatever others have made of the document. So at any time a document is at least
-//! what all acknowledged writes come to, and those of others that a sync or an invalidation came behind. In the end it
-//! is exactly all of them.
+//! to, so each of their writes fits whatever others have made of the document. So a document counts at least all
+//! acknowledged writes, and all writes of others before the last sync or invalidation. In the end it counts exactly
+//! all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
