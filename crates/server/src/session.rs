@@ -253,6 +253,9 @@ impl Session {
                 ended = Some(now);
                 continue;
             }
+            if self.serve_lease(command, frame) {
+                continue;
+            }
             if ahead.is_used_up() && batch.len() - at > 1 && self.multi.queue.is_none() {
                 self.look_ahead(batch, at, &mut ahead).await;
             }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::caller::Caller;
 use super::documents::Documents;
 use super::mode::Mode;
+use super::published::Reads;
 use super::{Ahead, Committing, Engine, Executed, Plan, PlannedLock, TxnError};
 use crate::cache::Context;
 use crate::key::{Key, KeyRef};
@@ -25,7 +26,7 @@ pub struct Leased {
     /// All up to this version was published before the first of them was read, and nothing will be at or below it.
     pub as_of: Option<Version>,
     /// A place for each key that was asked for. What has expired is absent, under its version.
-    pub reads: Vec<Read>,
+    pub reads: Reads,
     /// The moment of the read, ms since the Unix epoch: what is left of a document's life counts from it.
     pub now_ms: u64,
 }
@@ -53,20 +54,34 @@ impl Engine {
         bytes_max: usize,
         locked: bool,
     ) -> Result<(Leased, Committing), TxnError> {
-        let late = mutation::on(Fault::LeaseTakenLate);
-        let as_of = self.as_of().filter(|_| !late);
         let borrowed: Vec<KeyRef<'_>> = keys.iter().map(Key::borrow).collect();
-        let published = (!locked).then(|| self.read_published(&borrowed, &context)).flatten();
-        let (reads, now_ms, committing) = match published {
-            Some(mut documents) if documents.held_bytes() <= bytes_max => {
-                let reads = reads_of(keys, &mut documents);
-                (reads, documents.now_ms(), Committing::nothing())
-            }
-            _ => self.lease_locked(keys, context, caller, bytes_max).await?,
-        };
+        let cached = (!locked).then(|| self.lease_cached(&borrowed, &context, bytes_max)).flatten();
+        if let Some(leased) = cached {
+            return Ok((leased, Committing::nothing()));
+        }
+        let early = self.early_as_of();
+        let (reads, now_ms, committing) = self.lease_locked(keys, context, caller, bytes_max).await?;
+        Ok((self.leased(early, reads, now_ms), committing))
+    }
+
+    /// As [`Engine::lease`], without a wait and without a lock, if all is cached and none of it is being published. The
+    /// caller's connection must have no commit that is not published.
+    pub fn lease_cached(&self, keys: &[KeyRef<'_>], context: &Context, bytes_max: usize) -> Option<Leased> {
+        let early = self.early_as_of();
+        let published = self.published(keys, context).filter(|published| published.bytes() <= bytes_max)?;
+        let now_ms = published.now_ms();
+        Some(self.leased(early, published.into_reads(), now_ms))
+    }
+
+    /// P, before anything is read.
+    fn early_as_of(&self) -> Option<Version> {
+        if mutation::on(Fault::LeaseTakenLate) { None } else { self.as_of() }
+    }
+
+    fn leased(&self, early: Option<Version>, reads: Reads, now_ms: u64) -> Leased {
         mutation::interleave();
-        let as_of = if late { self.as_of() } else { as_of };
-        Ok((Leased { as_of: as_of.filter(|as_of| self.stands(*as_of)), reads, now_ms }, committing))
+        let as_of = if mutation::on(Fault::LeaseTakenLate) { self.as_of() } else { early };
+        Leased { as_of: as_of.filter(|as_of| self.stands(*as_of)), reads, now_ms }
     }
 
     async fn lease_locked(
@@ -75,7 +90,7 @@ impl Engine {
         context: Context,
         caller: Option<Arc<Caller>>,
         bytes_max: usize,
-    ) -> Result<(Vec<Read>, u64, Committing), TxnError> {
+    ) -> Result<(Reads, u64, Committing), TxnError> {
         let mut ordered = keys.to_vec();
         ordered.sort_unstable();
         ordered.dedup();
@@ -91,7 +106,7 @@ impl Engine {
 }
 
 /// What `documents` show of each of `keys`, which are loaded.
-fn reads_of(keys: &[Key], documents: &mut Documents) -> Vec<Read> {
+fn reads_of(keys: &[Key], documents: &mut Documents) -> Reads {
     let read = |key: &Key| Read {
         value: documents.value(key.borrow()).ok().flatten().cloned(),
         version: documents.version(key.borrow()).unwrap_or_default(),

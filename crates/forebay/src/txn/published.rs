@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::value::Value;
 
 /// What was read, a place for each key that was asked for.
-pub(super) type Reads = SmallVec<[Read; 1]>;
+pub type Reads = SmallVec<[Read; 1]>;
 
 /// The last published state of some keys, all at one moment.
 pub struct Published<'a> {
@@ -58,6 +58,11 @@ impl<'a> Published<'a> {
         let at = at.ok_or_else(|| DocumentError::NotLoaded(key.to_key()))?;
         self.next.set(if at + 1 == self.keys.len() { 0 } else { at + 1 });
         Ok(self.reads[at].value.as_ref())
+    }
+
+    /// What was read, a place for each key. What has expired is absent, under its version.
+    pub fn into_reads(self) -> Reads {
+        self.reads
     }
 
     /// Bytes of the documents.

@@ -10,12 +10,13 @@ use std::collections::HashSet;
 
 use forebay::key::{Key, KeyRef};
 use forebay::read::Read;
-use forebay::txn::{Leased, Watched};
+use forebay::txn::{LARGE_BYTES, Leased, Watched};
 use forebay::value::Data;
 use forebay::version::Version;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
+use smallvec::SmallVec;
 
 use super::family::{self, Sub, SubRun};
 use super::transaction::{claim, parse_id};
@@ -24,6 +25,9 @@ use crate::session::Session;
 
 /// Hits of one key that the policy is told with one request. More say no more to any policy.
 const HITS_TOLD_MAX: i64 = 16;
+
+/// Bytes of the longest version: two numbers of 20 digits, and a sign for each.
+const VERSION_BYTES_MAX: usize = 42;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "lease",
@@ -72,30 +76,63 @@ fn each_key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
 
 fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
-        let (keys, hits) = match asked(session, frame) {
+        let Asked { names, hits } = match asked(session, frame) {
             Ok(asked) => asked,
             Err(error) => return error,
         };
         let shared = session.shared.clone();
         let (context, caller) = (session.context(), session.waiting_client());
-        let told = keys.iter().zip(hits);
-        told.for_each(|(key, hits)| shared.engine.cache().hit_elsewhere(key.borrow(), hits, &context));
-        let bytes_max = shared.limits.txn_bytes_max.min(shared.limits.client_reply_bytes_max / 2);
+        let keys: Vec<Key> = names.iter().map(|name| name.to_key()).collect();
+        let bytes_max = documents_max(session);
         match shared.engine.lease(&keys, context, caller, bytes_max, session.unsettled()).await {
             Ok((leased, mut committing)) => {
                 session.turn = committing.take_turn();
                 session.committing = Some((committing, false));
-                let client = session.client.id as u32;
-                let writes = shared.leases.rates(keys.iter().map(Key::borrow), client);
-                Reply::Array(entries(&leased, &writes))
+                answer(session, &names, &hits, &leased)
             }
             Err(error) => refused(&shared, &error),
         }
     })
 }
 
-/// The keys of a LEASE GET, and how often the client's cache has served each since it asked last.
-fn asked(session: &Session, frame: Frame<'_>) -> Result<(Vec<Key>, Vec<u64>), Reply> {
+/// The answer to a LEASE GET whose keys are all cached, without a lock; `None` if it has to wait, or is something else.
+pub(crate) fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Reply> {
+    if frame.len() < 4 || !frame.arg(1).eq_ignore_ascii_case(b"get") {
+        return None;
+    }
+    let Asked { names, hits } = asked(session, frame).ok()?;
+    // What is larger takes long to write down.
+    let bytes_max = documents_max(session).min(LARGE_BYTES);
+    let leased = session.shared.engine.lease_cached(&names, &session.context(), bytes_max)?;
+    Some(answer(session, &names, &hits, &leased))
+}
+
+/// Bytes of documents that one answer holds at most.
+fn documents_max(session: &Session) -> usize {
+    let limits = &session.shared.limits;
+    limits.txn_bytes_max.min(limits.client_reply_bytes_max / 2)
+}
+
+/// What is answered, and the policy told of what the client's cache has served.
+fn answer(session: &Session, names: &[KeyRef<'_>], hits: &[u64], leased: &Leased) -> Reply {
+    let (shared, client) = (&session.shared, session.client.id as u32);
+    if !hits.is_empty() {
+        let context = session.context();
+        let told = names.iter().zip(hits);
+        told.for_each(|(name, hits)| shared.engine.cache().hit_elsewhere(*name, *hits, &context));
+    }
+    let writes = shared.leases.rates(names.iter().copied(), client);
+    Reply::Array(entries(leased, &writes))
+}
+
+/// What a LEASE GET asks for.
+struct Asked<'a> {
+    names: SmallVec<[KeyRef<'a>; 4]>,
+    /// How often the client's cache has served each since it asked last; empty if it does not say.
+    hits: Vec<u64>,
+}
+
+fn asked<'a>(session: &Session, frame: Frame<'a>) -> Result<Asked<'a>, Reply> {
     let count = parse_integer(frame.arg(2)).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
     let keys_max = session.shared.limits.lease_keys_max;
     let count = usize::try_from(count).ok().filter(|count| *count > 0);
@@ -106,7 +143,7 @@ fn asked(session: &Session, frame: Frame<'_>) -> Result<(Vec<Key>, Vec<u64>), Re
     if frame.len() < 3 + count {
         return Err(Reply::error("ERR Number of keys can't be greater than number of args"));
     }
-    let keys = frame.args().skip(3).take(count).map(|name| Key::new(session.space, name)).collect();
+    let names = frame.args().skip(3).take(count).map(|name| KeyRef { space: session.space, name }).collect();
     let mut rest = frame.args().skip(3 + count);
     let hits = match rest.next() {
         None => Vec::new(),
@@ -120,7 +157,7 @@ fn asked(session: &Session, frame: Frame<'_>) -> Result<(Vec<Key>, Vec<u64>), Re
         }
         Some(_) => return Err(Reply::error(errors::SYNTAX)),
     };
-    Ok((keys, hits))
+    Ok(Asked { names, hits })
 }
 
 /// `[type, document, version, as-of, writes, fresh-ms]` of each key.
@@ -139,7 +176,7 @@ fn entries(leased: &Leased, writes: &[f64]) -> Vec<Reply> {
             document,
             version,
             as_of.clone(),
-            Reply::Text(format!("{writes:.6}")),
+            Reply::Text(per_second(*writes)),
             fresh_ms,
         ])
     };
@@ -161,12 +198,24 @@ fn document(data: &Data) -> Reply {
 
 /// A version as it travels: with a `-` before it where its key is absent.
 fn named(version: Version, present: bool) -> String {
-    let absent = if present { "" } else { "-" };
-    format!("{absent}{version}")
+    let mut text = String::with_capacity(VERSION_BYTES_MAX);
+    if !present {
+        text.push('-');
+    }
+    let mut digits = itoa::Buffer::new();
+    text.push_str(digits.format(version.incarnation));
+    text.push('-');
+    text.push_str(digits.format(version.sequence));
+    text
 }
 
 fn version_or_nil(version: Option<Version>) -> Reply {
-    version.map_or(Reply::Nil, |version| Reply::Text(version.to_string()))
+    version.map_or(Reply::Nil, |version| Reply::Text(named(version, true)))
+}
+
+/// A rate, with six digits behind the point. Most documents are not written by others.
+fn per_second(rate: f64) -> String {
+    if rate == 0.0 { "0.000000".to_owned() } else { format!("{rate:.6}") }
 }
 
 /// The version, and whether its key was present, of what [`named`] has written.

@@ -20,7 +20,7 @@ mod hashes;
 mod hint;
 mod info;
 mod keys;
-mod lease;
+pub(crate) mod lease;
 mod lists;
 mod markdown;
 mod numbers;

@@ -9,7 +9,7 @@ use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
 use super::{Session, WIDE_ARGS};
-use crate::command::{Call, Command, Effect, Known, refused};
+use crate::command::{Call, Command, Effect, Known, lease, refused};
 
 /// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
 const ARGS_BYTES_MAX: usize = 64 << 10;
@@ -99,6 +99,17 @@ impl Session {
             false => self.answer(&reply),
         }
         Hit::Served
+    }
+
+    /// Serves a LEASE GET whose keys are all cached, without a lock and without a wait; whether it is answered.
+    pub(super) fn serve_lease(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        if command.name != "lease" || frame.len() > WIDE_ARGS || self.open.is_open() || self.unsettled() {
+            return false;
+        }
+        let Some(reply) = lease::get_cached(self, frame).filter(|reply| self.has_room_for(reply)) else { return false };
+        self.hints.used();
+        self.answer(&reply);
+        true
     }
 
     /// Serves a command on documents whose keys nobody else uses over a store that never waits; `None` if it can't be.
