@@ -29,6 +29,9 @@ const HITS_TOLD_MAX: i64 = 16;
 /// Bytes of the longest version: two numbers of 20 digits, and a sign for each.
 const VERSION_BYTES_MAX: usize = 42;
 
+/// Bytes of the longest rate that is written without the machinery of `format!`: nine digits, a point, and six.
+const RATE_BYTES_MAX: usize = 16;
+
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "lease",
     syntax: "subcommand [arg ..]",
@@ -213,9 +216,20 @@ fn version_or_nil(version: Option<Version>) -> Reply {
     version.map_or(Reply::Nil, |version| Reply::Text(named(version, true)))
 }
 
-/// A rate, with six digits behind the point. Most documents are not written by others.
+/// A rate, with six digits behind the point.
 fn per_second(rate: f64) -> String {
-    if rate == 0.0 { "0.000000".to_owned() } else { format!("{rate:.6}") }
+    let millionths = (rate * 1e6).round();
+    if !(0.0..1e15).contains(&millionths) {
+        return format!("{rate:.6}");
+    }
+    let millionths = millionths as u64;
+    let mut digits = itoa::Buffer::new();
+    let mut text = String::with_capacity(RATE_BYTES_MAX);
+    text.push_str(digits.format(millionths / 1_000_000));
+    text.push('.');
+    // With a digit before them that is left out, for the zeros.
+    text.push_str(&digits.format(1_000_000 + millionths % 1_000_000)[1..]);
+    text
 }
 
 /// The version, and whether its key was present, of what [`named`] has written.
@@ -336,6 +350,13 @@ mod tests {
         }
         for text in ["", "-", "1", "1-", "-1", "--1-3", "1--3", "+1-3", "01-3", "1-3 ", "1-18446744073709551616"] {
             assert_eq!(parse_version(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_has_six_digits_behind_the_point() {
+        for rate in [0.0, 0.0000004, 0.0000006, 0.05, 0.999_999_4, 0.999_999_6, 1.0, 12.5, 1_234.567_891, 1e9, 1e30] {
+            assert_eq!(per_second(rate), format!("{rate:.6}"));
         }
     }
 
