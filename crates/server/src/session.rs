@@ -232,11 +232,10 @@ impl Session {
             };
             let effect = command.effect(frame);
             let away_read = away && effect == Some(Effect::Read);
-            let hit = effect == Some(Effect::Read)
-                && match self.serve_noted(command, frame) {
-                    Hit::Long(bytes) => self.serve_long(command, frame, bytes).await,
-                    hit => hit == Hit::Served,
-                };
+            let hit = match self.serve_cached(command, effect, frame) {
+                Hit::Long(bytes) => self.serve_long(command, frame, bytes).await,
+                hit => hit == Hit::Served,
+            };
             if self.unshown > 0 {
                 self.wait_for_reader().await;
                 if self.closing {
@@ -251,9 +250,6 @@ impl Session {
                 && let Some(now) = self.serve_at_once(command, effect, frame, began)
             {
                 ended = Some(now);
-                continue;
-            }
-            if self.serve_lease(command, frame) {
                 continue;
             }
             if ahead.is_used_up() && batch.len() - at > 1 && self.multi.queue.is_none() {

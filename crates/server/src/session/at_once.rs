@@ -101,8 +101,18 @@ impl Session {
         Hit::Served
     }
 
+    /// Serves what only reads, of documents that are all cached.
+    #[inline]
+    pub(super) fn serve_cached(&mut self, command: &'static Command, effect: Option<Effect>, frame: Frame<'_>) -> Hit {
+        match effect {
+            Some(Effect::Read) => self.serve_noted(command, frame),
+            _ if self.serve_lease(command, frame) => Hit::Served,
+            _ => Hit::No,
+        }
+    }
+
     /// Serves a LEASE GET whose keys are all cached, without a lock and without a wait; whether it is answered.
-    pub(super) fn serve_lease(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+    fn serve_lease(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
         if command.name != "lease" || frame.len() > WIDE_ARGS || self.open.is_open() || self.unsettled() {
             return false;
         }
