@@ -49,7 +49,7 @@ struct Rules {
 }
 
 struct Shared {
-    target: SocketAddr,
+    target: Mutex<SocketAddr>,
     /// What passes is PostgreSQL's protocol.
     postgres: bool,
     rules: Mutex<Rules>,
@@ -89,7 +89,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
-            target,
+            target: Mutex::new(target),
             postgres,
             rules: Mutex::default(),
             line: Mutex::new(Instant::now()),
@@ -104,6 +104,11 @@ impl Proxy {
         let accepting = shared.clone();
         std::thread::spawn(move || accepting.accept(&listener));
         Proxy { address, shared }
+    }
+
+    /// New connections are led to `target`: the server was started again.
+    pub fn lead_to(&self, target: SocketAddr) {
+        *self.shared.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
 
     /// All is well from now on, and what was held is delivered.
@@ -226,7 +231,9 @@ impl Shared {
             if self.rules().closed {
                 continue;
             }
-            let Ok(server) = TcpStream::connect(self.target) else { continue };
+            let Ok(server) = TcpStream::connect(*self.target.lock().unwrap_or_else(PoisonError::into_inner)) else {
+                continue;
+            };
             let ends = [&client, &server].map(|end| {
                 end.set_nodelay(true).expect("TCP_NODELAY");
                 [(); 3].map(|()| end.try_clone().expect("a socket can be cloned"))

@@ -1,0 +1,410 @@
+//! The leased cache: copies of documents, each with a version and a lease. It stands on the engine of `forebay-cache`.
+//!
+//! A lease only says for how long a copy is worth using. Whether what was read is right, versions decide
+//! ([`crate::moment`]). Three rules keep old news out:
+//!
+//! 1. A lease, and the life of a document with an expiry, count from before the request was sent.
+//! 2. An answer never replaces what is known to be newer than it. What was asked for after that was known is newer.
+//! 3. With the first answer of another incarnation of the server, all leases of earlier ones are over.
+//!
+//! A copy that was found stale leaves a note: the version that the key has. By rule 2, it keeps older answers out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use forebay::key::Key;
+use forebay::lease::{Leases, ReadGap};
+use forebay::value::Value;
+use forebay::version::Version;
+use forebay_cache::{Cache, Op};
+
+use crate::answer::Told;
+use crate::error::Error;
+use crate::statistics::Counts;
+
+/// No lease is longer.
+pub const LEASE_MAX: Duration = Duration::from_secs(86_400);
+
+/// Bytes of a copy beside key, document and [`Copy`]: the engine's entry, and counts of references.
+const ENTRY_BYTES: usize = 96;
+
+/// What is known of one key.
+#[derive(Debug)]
+pub struct Copy {
+    /// The document; `None`: there is none, or only the version is known.
+    pub value: Option<Value>,
+    /// Its version, or that of its absence.
+    pub version: Version,
+    /// Whether there is a document.
+    pub present: bool,
+    /// All up to it was published before the document was read, and nothing will be published at or below it.
+    pub as_of: Option<Version>,
+    /// Before the request was sent that brought this.
+    pub asked: Instant,
+    /// From then on it is absent.
+    pub expires: Option<Instant>,
+    /// After its answer came.
+    learned: Instant,
+    /// Until then it is worth using.
+    until: Instant,
+    writes: f64,
+    used: Mutex<Used>,
+}
+
+/// How a copy is used, over all copies of its document one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    gap: ReadGap,
+    /// Reads that it served since the server was told.
+    hits: u64,
+}
+
+/// When a request was sent, and when its answer came.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Before the request was sent.
+    pub asked: Instant,
+    /// After the answer came.
+    pub learned: Instant,
+}
+
+/// How old a copy may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The present moment.
+    pub now: Instant,
+    /// What was asked for before is too old.
+    pub since: Option<Instant>,
+}
+
+/// The copies of one client, over all its sessions.
+pub struct Copies {
+    cache: Cache<Key, Arc<Copy>>,
+    leases: Leases,
+    began: Instant,
+    /// Of the server, by the answer that was asked for last; 0: it does not tell.
+    incarnation: AtomicU64,
+    latest: Mutex<Option<Instant>>,
+    counts: Arc<Counts>,
+}
+
+impl Copy {
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is newer is greater.
+    fn order(&self) -> (Version, bool, Option<Version>, Instant) {
+        (self.version, !self.present, self.as_of, self.asked)
+    }
+
+    /// Whether it is newer than `known`.
+    fn supersedes(&self, known: &Copy) -> bool {
+        self.asked >= known.learned || self.order() > known.order()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Copy>() + ENTRY_BYTES + self.value.as_ref().map_or(0, Value::size)
+    }
+}
+
+impl Copies {
+    /// An empty cache of at most `bytes_max` bytes under the policy of that name.
+    pub fn new(bytes_max: usize, policy: &str, leases: Leases, counts: Arc<Counts>) -> Result<Copies, Error> {
+        let weight = |key: &Key, copy: &Arc<Copy>| key.heap_bytes() + copy.bytes();
+        let cache = Cache::builder().capacity(bytes_max).weigher(weight).policy(policy)?.build();
+        let (began, incarnation, latest) = (Instant::now(), AtomicU64::new(0), Mutex::new(None));
+        Ok(Copies { cache, leases, began, incarnation, latest, counts })
+    }
+
+    fn seconds(&self, at: Instant) -> f64 {
+        at.saturating_duration_since(self.began).as_secs_f64()
+    }
+
+    /// The copy of `key`, if its lease is not over.
+    pub fn get(&self, key: &Key, wanted: Wanted) -> Option<Arc<Copy>> {
+        let copy = self.cache.get(key)?;
+        let serves = self.serves(&copy, wanted);
+        let mut used = copy.used();
+        used.gap.read(self.seconds(wanted.now));
+        used.hits += u64::from(serves);
+        drop(used);
+        serves.then_some(copy)
+    }
+
+    fn serves(&self, copy: &Copy, wanted: Wanted) -> bool {
+        let lives = copy.expires.is_none_or(|at| wanted.now < at);
+        let young = wanted.since.is_none_or(|since| copy.asked >= since);
+        wanted.now < copy.until && lives && young && copy.as_of.is_none_or(|as_of| self.is_present(as_of))
+    }
+
+    /// Whether the server that gave that version is the one that answers now.
+    pub fn is_present(&self, as_of: Version) -> bool {
+        as_of.incarnation == self.incarnation.load(Ordering::Acquire)
+    }
+
+    /// Takes in which incarnation the server has told; `None`: it has told none.
+    pub fn heard(&self, asked: Instant, as_of: Option<Version>) {
+        let incarnation = as_of.map_or(0, |as_of| as_of.incarnation);
+        if self.incarnation.load(Ordering::Acquire) == incarnation {
+            return;
+        }
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.is_none_or(|latest| asked >= latest) {
+            *latest = Some(asked);
+            self.incarnation.store(incarnation, Ordering::Release);
+        }
+    }
+
+    /// How often the copy of `key` has served since the server was told; it is told now.
+    pub fn take_hits(&self, key: &Key) -> u64 {
+        self.cache.peek(key).map_or(0, |copy| std::mem::take(&mut copy.used().hits))
+    }
+
+    /// Takes in what LEASE GET has told. What it gives is as good for a transaction whether it is kept or not.
+    pub fn take(&self, key: &Key, told: Told, span: Span) -> Arc<Copy> {
+        let Told { value, version, as_of, writes, fresh } = told;
+        let (present, expires) = (value.is_some(), fresh.map(|fresh| span.asked + fresh.min(LEASE_MAX)));
+        let used = self.cache.peek(key).map(|copy| *copy.used()).unwrap_or_default();
+        let copy = Copy { value, version, present, as_of, expires, writes, ..self.blank(span, used) };
+        self.keep(key, copy)
+    }
+
+    /// Takes in what a commit has made of `key`: it is current as of the commit itself.
+    pub fn take_own(&self, key: &Key, value: Option<Value>, version: Version, expires: Option<Instant>, span: Span) {
+        let known = self.cache.peek(key);
+        let used = known.as_ref().map(|copy| *copy.used()).unwrap_or_default();
+        let writes = known.map_or(0.0, |copy| copy.writes);
+        let (present, as_of) = (value.is_some(), Some(version));
+        self.keep(key, Copy { value, version, present, as_of, expires, writes, ..self.blank(span, used) });
+    }
+
+    /// A copy that tells nothing yet.
+    fn blank(&self, span: Span, used: Used) -> Copy {
+        let Span { asked, learned } = span;
+        let (value, version, present, as_of, expires) = (None, Version::ZERO, false, None, None);
+        let used = Mutex::new(used);
+        Copy { value, version, present, as_of, asked, expires, learned, until: asked, writes: 0.0, used }
+    }
+
+    /// Gives a copy its lease, and keeps it unless more is known.
+    fn keep(&self, key: &Key, copy: Copy) -> Arc<Copy> {
+        let length = self.length(&copy);
+        let copy = Arc::new(Copy { until: copy.asked + length, ..copy });
+        // What is not worth a lease leaves a note, so that its reads are counted on.
+        let kept = if length.is_zero() { Arc::new(self.note_of(&copy)) } else { copy.clone() };
+        self.cache.compute(key.clone(), |known| match known {
+            Some(known) if !kept.supersedes(known) => Op::Keep,
+            _ => Op::Insert(kept.clone()),
+        });
+        copy
+    }
+
+    fn length(&self, copy: &Copy) -> Duration {
+        let gap = copy.used().gap.gap();
+        let length = self.leases.length(gap, copy.writes, fastrand::f64()).unwrap_or(0.0);
+        let length = Duration::try_from_secs_f64(length).unwrap_or(LEASE_MAX).min(LEASE_MAX);
+        if !length.is_zero() {
+            self.counts.lease(length);
+        }
+        length
+    }
+
+    /// What a copy leaves without its document.
+    fn note_of(&self, copy: &Copy) -> Copy {
+        let span = Span { asked: copy.asked, learned: copy.learned };
+        let (version, present, writes) = (copy.version, copy.present, copy.writes);
+        Copy { version, present, writes, ..self.blank(span, *copy.used()) }
+    }
+
+    /// `copy` was found current as of `as_of`: its lease begins again, if it is what is kept.
+    pub fn renew(&self, key: &Key, copy: &Arc<Copy>, as_of: Option<Version>, span: Span) {
+        let Some(known) = self.cache.peek(key) else { return };
+        if (known.version, known.present) != (copy.version, copy.present) || known.asked >= span.asked {
+            return;
+        }
+        let (value, version, present, expires, writes) =
+            (copy.value.clone(), copy.version, copy.present, copy.expires, known.writes);
+        let as_of = as_of.max(known.as_of);
+        self.keep(key, Copy { value, version, present, as_of, expires, writes, ..self.blank(span, *known.used()) });
+    }
+
+    /// The key has another version than its copy: the copy is given up, and a note of the version stays.
+    pub fn stale(&self, key: &Key, version: Version, present: bool, now: Instant) {
+        self.cache.compute(key.clone(), |known| {
+            let used = known.map(|copy| *copy.used()).unwrap_or_default();
+            let writes = known.map_or(0.0, |copy| copy.writes);
+            let span = Span { asked: now, learned: now };
+            Op::Insert(Arc::new(Copy { version, present, writes, ..self.blank(span, used) }))
+        });
+    }
+
+    /// What becomes of the key is not known.
+    pub fn forget(&self, key: &Key) {
+        self.cache.remove(key);
+    }
+
+    /// Bytes that the copies take, as they are counted.
+    pub fn bytes(&self) -> usize {
+        self.cache.weight()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A copy of an empty string, asked for at `asked`.
+    pub fn copy(version: Version, as_of: Option<Version>, asked: Instant) -> Copy {
+        let (value, used) = (Some(Value::bytes(*b"")), Mutex::default());
+        let (present, expires, writes, until) = (true, None, 0.0, asked + MS);
+        Copy { value, version, present, as_of, asked, expires, learned: asked, until, writes, used }
+    }
+
+    struct World {
+        copies: Copies,
+        began: Instant,
+    }
+
+    fn world(leases: Leases) -> World {
+        let copies = Copies::new(1 << 20, "s3-fifo", leases, Arc::default()).unwrap();
+        World { copies, began: Instant::now() }
+    }
+
+    fn version(sequence: u64) -> Version {
+        Version { incarnation: 1, sequence }
+    }
+
+    fn told(text: &str, sequence: u64, as_of: u64) -> Told {
+        let value = (!text.is_empty()).then(|| Value::bytes(text.as_bytes()));
+        Told { value, version: version(sequence), as_of: Some(version(as_of)), writes: 0.0, fresh: None }
+    }
+
+    fn key() -> Key {
+        Key::new(0, b"k")
+    }
+
+    impl World {
+        fn span(&self, asked: u32, learned: u32) -> Span {
+            Span { asked: self.began + asked * MS, learned: self.began + learned * MS }
+        }
+
+        fn take(&self, told: Told, asked: u32, learned: u32) {
+            self.copies.heard(self.began + asked * MS, told.as_of);
+            self.copies.take(&key(), told, self.span(asked, learned));
+        }
+
+        fn seen(&self, at: u32) -> Option<(Option<Value>, u64)> {
+            let wanted = Wanted { now: self.began + at * MS, since: None };
+            self.copies.get(&key(), wanted).map(|copy| (copy.value.clone(), copy.version.sequence))
+        }
+    }
+
+    fn text(text: &str, sequence: u64) -> Option<(Option<Value>, u64)> {
+        Some((Some(Value::bytes(text.as_bytes())), sequence))
+    }
+
+    #[test]
+    fn a_lease_counts_from_before_the_request() {
+        let world = world(Leases::Fixed(0.2));
+        world.take(told("a", 1, 1), 0, 150);
+        assert_eq!(world.seen(99), text("a", 1));
+        assert_eq!(world.seen(201), None, "from the answer on it would be 250 to 350 ms");
+    }
+
+    #[test]
+    fn a_document_with_an_expiry_ends_with_it() {
+        let world = world(Leases::Endless);
+        world.take(Told { fresh: Some(50 * MS), ..told("a", 1, 1) }, 10, 20);
+        assert_eq!((world.seen(59), world.seen(60)), (text("a", 1), None));
+    }
+
+    #[test]
+    fn a_late_answer_replaces_nothing_newer() {
+        let world = world(Leases::Endless);
+        world.take(told("b", 2, 2), 10, 20);
+        world.take(told("a", 1, 1), 5, 30);
+        assert_eq!(world.seen(40), text("b", 2));
+        // An absence at its version is later than the document: it has expired.
+        world.take(told("", 2, 2), 11, 41);
+        world.take(told("b", 2, 2), 12, 42);
+        assert_eq!(world.seen(43), Some((None, 2)));
+        // What was asked for later is what there is now, even if versions fell: a database was restored.
+        world.take(told("c", 1, 1), 50, 60);
+        assert_eq!(world.seen(61), text("c", 1));
+    }
+
+    #[test]
+    fn a_stale_copy_leaves_a_note() {
+        let world = world(Leases::Endless);
+        world.take(told("a", 1, 1), 0, 1);
+        world.copies.stale(&key(), version(3), true, world.began + 10 * MS);
+        assert_eq!(world.seen(11), None);
+        world.take(told("b", 2, 2), 5, 12);
+        assert_eq!(world.seen(13), None, "an older answer came late");
+        world.take(told("c", 3, 3), 5, 14);
+        assert_eq!(world.seen(15), text("c", 3));
+    }
+
+    #[test]
+    fn a_check_begins_the_lease_again() {
+        let world = world(Leases::Fixed(0.2));
+        world.take(told("a", 1, 1), 0, 1);
+        let copy = world.copies.get(&key(), Wanted { now: world.began, since: None }).unwrap();
+        world.copies.renew(&key(), &copy, Some(version(7)), world.span(150, 160));
+        let renewed = world.copies.get(&key(), Wanted { now: world.began + 240 * MS, since: None }).unwrap();
+        assert_eq!((renewed.as_of, renewed.version), (Some(version(7)), version(1)));
+        // Of a copy that is no longer kept nothing is renewed.
+        world.take(told("b", 9, 9), 250, 251);
+        world.copies.renew(&key(), &copy, Some(version(10)), world.span(252, 253));
+        assert_eq!(world.seen(254), text("b", 9));
+        world.copies.stale(&key(), version(11), true, world.began + 255 * MS);
+        world.copies.renew(&key(), &renewed, Some(version(12)), world.span(256, 257));
+        assert_eq!(world.seen(258), None);
+    }
+
+    #[test]
+    fn leases_end_with_the_incarnation() {
+        let world = world(Leases::Endless);
+        world.take(told("a", 1, 1), 0, 1);
+        let next = Version { incarnation: 2, sequence: 1 };
+        world.copies.heard(world.began + 10 * MS, Some(next));
+        assert_eq!(world.seen(11), None);
+        // An answer of the former life comes late.
+        world.copies.heard(world.began + 5 * MS, Some(version(2)));
+        assert!(world.copies.is_present(next));
+        world.copies.heard(world.began + 12 * MS, None);
+        assert!(!world.copies.is_present(next), "the server tells none");
+    }
+
+    #[test]
+    fn what_is_too_old_is_not_used() {
+        let world = world(Leases::Endless);
+        world.take(told("a", 1, 1), 10, 20);
+        let at = |since: u32| Wanted { now: world.began + 30 * MS, since: Some(world.began + since * MS) };
+        assert!(world.copies.get(&key(), at(10)).is_some() && world.copies.get(&key(), at(11)).is_none());
+        assert_eq!(world.copies.take_hits(&key()), 1);
+        assert_eq!(world.copies.take_hits(&key()), 0);
+    }
+
+    #[test]
+    fn what_is_not_worth_a_lease_is_counted_without_its_document() {
+        let world = world(Leases::None);
+        world.take(told(&"a".repeat(1000), 1, 1), 0, 1);
+        assert_eq!(world.seen(0), None);
+        assert!(world.copies.bytes() < 1000);
+    }
+
+    #[test]
+    fn own_writes_are_kept_at_their_version() {
+        let world = world(Leases::Endless);
+        world.take(told("a", 1, 1), 0, 1);
+        world.copies.take_own(&key(), Some(Value::bytes(*b"b")), version(5), None, world.span(2, 3));
+        assert_eq!(world.seen(4), text("b", 5));
+        world.copies.take_own(&key(), None, version(6), None, world.span(5, 6));
+        assert_eq!(world.seen(7), Some((None, 6)));
+    }
+}

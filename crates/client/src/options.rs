@@ -1,0 +1,141 @@
+//! What a client is to be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::key::SPACES;
+use forebay::lease::Leases;
+use rustls::ClientConfig;
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::moment::Level;
+
+/// Forebay's rule, for a server that is about a millisecond away.
+const LEASES: Leases = Leases::Cheapest { verdict: 0.001, abort: 5.0, length_max: 60.0, least: 0.05 };
+
+/// The options of a [`Client`], with [`Options::connect`] behind them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) address: String,
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) user: String,
+    pub(crate) password: Option<String>,
+    pub(crate) space: u8,
+    pub(crate) connections_max: usize,
+    pub(crate) cache_bytes: usize,
+    pub(crate) policy: String,
+    pub(crate) leases: Leases,
+    pub(crate) level: Level,
+    pub(crate) attempts_max: u32,
+    pub(crate) reply_time_max: Duration,
+    pub(crate) reply_bytes_max: usize,
+}
+
+impl Options {
+    /// Those of a client of the forebay at `address`, `host:port`.
+    pub fn new(address: impl Into<String>) -> Options {
+        Options {
+            address: address.into(),
+            tls: None,
+            user: "default".into(),
+            password: None,
+            space: 0,
+            connections_max: 16,
+            cache_bytes: 64 << 20,
+            policy: "s3-fifo".into(),
+            leases: LEASES,
+            level: Level::Session,
+            attempts_max: 64,
+            reply_time_max: Duration::from_secs(10),
+            reply_bytes_max: 256 << 20,
+        }
+    }
+
+    /// Speaks TLS. The server's certificate has to name the host of the address, or its IP address.
+    pub fn tls(mut self, config: Arc<ClientConfig>) -> Options {
+        self.tls = Some(config);
+        self
+    }
+
+    /// The user that it authenticates as, with [`Options::password`]; without this, `default`.
+    pub fn user(mut self, name: impl Into<String>) -> Options {
+        self.user = name.into();
+        self
+    }
+
+    /// The user's password.
+    pub fn password(mut self, password: impl Into<String>) -> Options {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// The key space, 0 to 15, as SELECT takes it; 0 without this.
+    pub fn space(mut self, space: u8) -> Options {
+        self.space = space;
+        self
+    }
+
+    /// Connections at most; 16 without this. A transaction takes one for each message, not for its whole time.
+    pub fn connections_max(mut self, most: usize) -> Options {
+        self.connections_max = most;
+        self
+    }
+
+    /// Bytes of copies at most; 64 MiB without this. With 0 it keeps none.
+    pub fn cache_bytes(mut self, most: usize) -> Options {
+        self.cache_bytes = most;
+        self
+    }
+
+    /// The policy that decides which copies stay, by its name in `docs/policies.md`; `s3-fifo` without this.
+    pub fn policy(mut self, name: impl Into<String>) -> Options {
+        self.policy = name.into();
+        self
+    }
+
+    /// How the lengths of leases are found; without this, what costs least.
+    pub fn leases(mut self, leases: Leases) -> Options {
+        self.leases = leases;
+        self
+    }
+
+    /// How new transactions' reads have to be; [`Level::Session`] without this.
+    pub fn level(mut self, level: Level) -> Options {
+        self.level = level;
+        self
+    }
+
+    /// How often a transaction is run before it ends with [`Error::Contention`]; 64 without this.
+    pub fn attempts_max(mut self, most: u32) -> Options {
+        self.attempts_max = most;
+        self
+    }
+
+    /// How long an answer, or a connection, may take; 10 s without this. After that the connection counts as lost.
+    pub fn reply_time_max(mut self, most: Duration) -> Options {
+        self.reply_time_max = most;
+        self
+    }
+
+    /// Bytes of one answer at most; 256 MiB without this.
+    pub fn reply_bytes_max(mut self, most: usize) -> Options {
+        self.reply_bytes_max = most;
+        self
+    }
+
+    /// Connects, and shows by one connection that address, TLS and password are right.
+    pub async fn connect(self) -> Result<Client, Error> {
+        let wrong = |name, why: &str| Err(Error::Option { name, why: why.into() });
+        if self.space >= SPACES {
+            return wrong("space", &format!("{} is none of 0 to {}", self.space, SPACES - 1));
+        }
+        if self.connections_max == 0 {
+            return wrong("connections_max", "without a connection nothing can be read; choose at least 1");
+        }
+        if self.attempts_max == 0 {
+            return wrong("attempts_max", "a transaction runs at least once; choose at least 1");
+        }
+        Client::open(self).await
+    }
+}

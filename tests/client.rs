@@ -1,0 +1,97 @@
+//! The client library against the real binary.
+//!
+//! Ten clients, each with a cache, run list-append, a bank, pairs that must not be overdrawn, and registers. What they
+//! saw is judged by the level of their transactions. `FOREBAY_NIGHTLY=1` runs each for minutes; `FOREBAY_SEED` repeats
+//! a run's choices.
+
+#[path = "client/alike.rs"]
+mod alike;
+mod common;
+#[path = "client/judge.rs"]
+mod judge;
+#[path = "common/proxy.rs"]
+mod proxy;
+#[path = "client/single.rs"]
+mod single;
+#[path = "client/strangers.rs"]
+mod strangers;
+#[path = "client/work.rs"]
+mod work;
+
+use std::time::Duration;
+
+use common::process::Forebay;
+use forebay_client::Level;
+use proxy::Proxy;
+use work::{Work, seed};
+
+/// How long the clients of one test are at work.
+fn slice() -> Duration {
+    Duration::from_secs(if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 120 } else { 2 })
+}
+
+/// Ten clients at one level on a server that stays.
+fn at_work(store: &str, level: Level) {
+    let forebay = Forebay::start(store, &["--durability", "interval"]);
+    let work = Work::new(forebay.address, level, seed());
+    work.run(slice(), || {});
+    work.judge();
+    let counted = work.statistics();
+    eprintln!("{store} {level:?}: {counted:?}");
+    assert!(counted.committed > 200 && counted.fresh > 200 && counted.stale_aborts > 0, "hardly any: {counted:?}");
+    match level {
+        Level::Strict => assert_eq!(counted.alone, 0),
+        _ => assert!(counted.alone > 100, "hardly any ended alone: {counted:?}"),
+    }
+}
+
+#[test]
+fn bounded_over_memory() {
+    at_work("memory", Level::Bounded(Duration::from_millis(30)));
+}
+
+#[test]
+fn sessions_over_memory() {
+    at_work("memory", Level::Session);
+}
+
+#[test]
+fn strict_over_memory() {
+    at_work("memory", Level::Strict);
+}
+
+#[test]
+fn bounded_over_embedded() {
+    at_work("embedded", Level::Bounded(Duration::from_millis(30)));
+}
+
+#[test]
+fn strict_over_embedded() {
+    at_work("embedded", Level::Strict);
+}
+
+/// The server is killed and started again while clients are at work, connections are cut, and answers are lost.
+#[test]
+fn sessions_over_embedded_with_faults() {
+    let mut forebay = Forebay::start("embedded", &[]);
+    let proxy = Proxy::to(forebay.address);
+    let work = Work::new(proxy.address, Level::Session, seed());
+    work.run(slice(), || {
+        let part = slice() / 5;
+        std::thread::sleep(part);
+        proxy.cut();
+        std::thread::sleep(part);
+        proxy.drop_replies();
+        std::thread::sleep(Duration::from_millis(50));
+        proxy.pass();
+        proxy.cut();
+        std::thread::sleep(part);
+        forebay.restart();
+        proxy.lead_to(forebay.address);
+        proxy.cut();
+    });
+    work.judge();
+    let counted = work.statistics();
+    eprintln!("with faults: {counted:?}");
+    assert!(counted.unknown > 0 && counted.lost_aborts > 0, "no fault was met: {counted:?}");
+}

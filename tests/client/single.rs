@@ -1,0 +1,259 @@
+//! One client, step by step: what costs a message, what is stale, what is not known.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use forebay_client::{Client, Error, Leases, Level, Options, Outcome, Transaction};
+use forebay_protocol::Reply;
+
+use super::common::Connection;
+use super::common::process::Forebay;
+use super::proxy::Proxy;
+
+async fn connect(address: std::net::SocketAddr) -> Client {
+    let options = Options::new(address.to_string()).leases(Leases::Endless).reply_time_max(Duration::from_secs(5));
+    options.connect().await.expect("it listens")
+}
+
+async fn read(client: &Client, keys: &[&str]) -> Vec<Option<String>> {
+    let text = |bytes: forebay_client::Blob| String::from_utf8_lossy(&bytes).into_owned();
+    let values = client.transaction(async |tx: Transaction| tx.get_many(keys).await).await.expect("it reads");
+    values.into_iter().map(|value| value.map(text)).collect()
+}
+
+async fn add(client: &Client, key: &str) -> Result<i64, Error> {
+    let body = async |tx: Transaction| {
+        tx.add(key, 1)?;
+        tx.get_integer(key).await
+    };
+    client.transaction(body).await.map(|number| number.expect("it was written"))
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[tokio::test]
+async fn reads_end_without_a_message_and_commits_by_one() {
+    let forebay = Forebay::start("embedded", &["--durability", "interval"]);
+    let client = connect(forebay.address).await;
+    assert_eq!(read(&client, &["a", "b"]).await, [None, None]);
+    let before = client.statistics();
+    for _ in 0..100 {
+        assert_eq!(read(&client, &["a", "b"]).await, [None, None]);
+    }
+    let after = client.statistics();
+    assert_eq!((after.alone - before.alone, after.missed), (100, before.missed));
+    // An own commit is kept at its version, and what it has read is current as of that.
+    assert_eq!(add(&client, "a").await, Ok(1));
+    assert_eq!(read(&client, &["a", "b"]).await, [some("1"), None]);
+    let body = async |tx: Transaction| {
+        tx.get("b").await?;
+        tx.add("a", 1)
+    };
+    client.transaction(body).await.expect("it commits");
+    assert_eq!(read(&client, &["a", "b"]).await, [some("2"), None]);
+    let last = client.statistics();
+    assert_eq!((last.missed - after.missed, last.committed), (1, 2), "what `a` was before was not read");
+    assert_eq!(last.validated, 1, "once `b` was older than the own commit: {last:?}");
+}
+
+#[tokio::test]
+async fn a_session_sees_its_commits_and_other_sessions_may_not() {
+    let forebay = Forebay::start("embedded", &["--durability", "interval"]);
+    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
+    assert_eq!(read(&client, &["a"]).await, [None]);
+    assert_eq!(add(&writer, "a").await, Ok(1));
+    assert_eq!(read(&client, &["a"]).await, [None], "its copy is of an earlier moment");
+    assert_eq!(read(&client.at(Level::Strict), &["a"]).await, [some("1")]);
+    assert_eq!(add(&writer, "a").await, Ok(2));
+    assert_eq!(read(&client, &["a"]).await, [some("1")]);
+    // The commit of another key raises the session to where `a` is 2.
+    assert_eq!(add(&client, "b").await, Ok(1));
+    assert_eq!(read(&client, &["a"]).await, [some("2")]);
+    assert_eq!(add(&writer, "a").await, Ok(3));
+    assert_eq!(add(&client, "b").await, Ok(2));
+    assert_eq!(read(&client.at(Level::Bounded(Duration::from_secs(60))), &["a"]).await, [some("2")]);
+    assert_eq!(read(&client.session(), &["a"]).await, [some("2")], "another session has no such commit");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(read(&client.at(Level::Bounded(Duration::from_millis(1))), &["a"]).await, [some("3")]);
+}
+
+#[tokio::test]
+async fn stale_keys_are_fetched_by_one_message_and_nothing_else_is() {
+    let forebay = Forebay::start("embedded", &["--durability", "interval"]);
+    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
+    let names = ["a", "b", "c with \\ and \r\n"];
+    read(&client, &names).await;
+    for name in [names[0], names[2]] {
+        add(&writer, name).await.expect("it commits");
+    }
+    let (before, runs) = (client.statistics(), AtomicU32::new(0));
+    let body = async |tx: Transaction| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        tx.get_many(&names).await?;
+        tx.set("d", "1")
+    };
+    client.transaction(body).await.expect("it commits");
+    let after = client.statistics();
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    assert_eq!((after.stale - before.stale, after.stale_aborts - before.stale_aborts), (2, 1));
+    assert_eq!(after.missed - before.missed, 2, "b was current");
+}
+
+/// A body that fails on what was never there together runs again; its own error comes when it was.
+#[tokio::test]
+async fn an_error_of_a_body_is_of_one_moment() {
+    let forebay = Forebay::start("embedded", &["--durability", "interval"]);
+    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
+    read(&client, &["x"]).await;
+    let both = async |tx: Transaction| {
+        tx.add("x", 1)?;
+        tx.add("y", 1)
+    };
+    writer.transaction(both).await.expect("it commits");
+    let equal = async |tx: Transaction| {
+        let numbers = (tx.get_integer("x").await?, tx.get_integer("y").await?);
+        tx.set("z", "never")?;
+        Err::<(), Error>(Error::Option { name: "test", why: format!("{numbers:?}") })
+    };
+    let why = client.transaction(equal).await.expect_err("the body fails").to_string();
+    assert!(why.ends_with("(Some(1), Some(1))"), "{why}");
+    assert_eq!(read(&writer, &["z"]).await, [None], "it wrote nothing");
+}
+
+#[tokio::test]
+async fn what_was_read_once_is_read_again_alike() {
+    let forebay = Forebay::start("memory", &[]);
+    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
+    let (writer, runs) = (&writer, AtomicU32::new(0));
+    let body = async |tx: Transaction| {
+        let first = tx.get("a").await?;
+        if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+            add(writer, "a").await?;
+        }
+        assert_eq!(tx.get("a").await?, first);
+        tx.set("b", "1")
+    };
+    client.transaction(body).await.expect("it commits");
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn documents_expire_in_copies() {
+    let forebay = Forebay::start("memory", &[]);
+    let client = connect(forebay.address).await;
+    let body = async |tx: Transaction| tx.set_for("a", "1", Duration::from_millis(150));
+    client.transaction(body).await.expect("it commits");
+    assert_eq!(read(&client, &["a"]).await, [some("1")]);
+    assert_eq!(add(&client, "a").await, Ok(2), "its expiry goes on");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(read(&client, &["a"]).await, [None]);
+    assert_eq!(add(&client, "a").await, Ok(1));
+}
+
+/// A commit whose answer is lost is told as such, is there once, and can be asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_not_known_and_never_done_again() {
+    let forebay = Forebay::start("embedded", &["--durability", "interval"]);
+    let proxy = Proxy::to(forebay.address);
+    let client = connect(proxy.address).await;
+    let client = client.at(Level::Session);
+    assert_eq!(add(&client, "a").await, Ok(1));
+    proxy.drop_replies();
+    let runs = AtomicU32::new(0);
+    let body = async |tx: Transaction| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        tx.add("a", 1)
+    };
+    let cutting = async {
+        while proxy.dropped() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        proxy.pass();
+        proxy.cut();
+    };
+    let (answer, ()) = tokio::join!(client.transaction(body), cutting);
+    let Err(Error::Unknown { id, .. }) = answer else { panic!("{answer:?}") };
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert!(matches!(client.outcome(id).await, Ok(Outcome::Committed(_))));
+    assert_eq!(read(&client, &["a"]).await, [some("2")], "it was done once, and the session sees it");
+    let other = forebay_client::CommitId(id.0 ^ 1);
+    assert_eq!(client.outcome(other).await, Ok(Outcome::NotKnown));
+    assert_eq!(client.statistics().unknown, 1);
+}
+
+/// Over `memory`, the next process has none of it; what was leased of the former is not used once that is known.
+#[tokio::test]
+async fn leases_end_with_the_server() {
+    let mut forebay = Forebay::start("memory", &[]);
+    let proxy = Proxy::to(forebay.address);
+    let client = connect(proxy.address).await;
+    assert_eq!(add(&client, "a").await, Ok(1));
+    assert_eq!(add(&client, "b").await, Ok(1));
+    assert_eq!(read(&client, &["a", "b"]).await, [some("1"), some("1")]);
+    forebay.restart();
+    proxy.lead_to(forebay.address);
+    proxy.cut();
+    assert_eq!(read(&client, &["a", "b"]).await, [some("1"), some("1")], "no message is needed, and none is sent");
+    assert_eq!(read(&client, &["c"]).await, [None]);
+    assert_eq!(read(&client, &["a", "b"]).await, [None, None]);
+    assert_eq!(add(&client, "a").await, Ok(1), "on what the server has");
+}
+
+#[tokio::test]
+async fn tasks_share_one_session() {
+    let forebay = Forebay::start("memory", &[]);
+    let client = connect(forebay.address).await;
+    // Each is a task: what the library gives can be sent to other threads.
+    let tasks: Vec<_> = (0..20).map(|_| tokio::spawn(count_up(client.clone()))).collect();
+    for task in tasks {
+        task.await.expect("it ends");
+    }
+    assert_eq!(read(&client.at(Level::Strict), &["n"]).await, [some("200")]);
+    let reply = Connection::new(forebay.address).call(&["GET", "n"]);
+    assert_eq!(reply, Reply::bulk(b"200"));
+}
+
+async fn count_up(client: Client) {
+    for _ in 0..10 {
+        add(&client, "n").await.expect("it commits");
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_is_said() {
+    let forebay = Forebay::start("memory", &[]);
+    let address = forebay.address.to_string();
+    let error = |options: Options| async { options.connect().await.err().map(|error| error.to_string()) };
+    for (options, expected) in [
+        (Options::new(&address).space(16), "option space: 16 is none of 0 to 15"),
+        (Options::new(&address).connections_max(0), "option connections_max: without a connection"),
+        (Options::new(&address).attempts_max(0), "option attempts_max: a transaction runs at least once"),
+        (Options::new(&address).policy("newest"), "option policy: "),
+        (Options::new(&address).user("x").password("x"), "the server refused HELLO: WRONGPASS"),
+        (Options::new("127.0.0.1:1"), "can't connect to 127.0.0.1:1: "),
+        (Options::new("nowhere"), "can't connect to nowhere: "),
+    ] {
+        let said = error(options).await.expect("it is refused");
+        assert!(said.starts_with(expected), "{said}");
+    }
+    let client = connect(forebay.address).await;
+    let kinds = async |tx: Transaction| {
+        tx.set("s", "text")?;
+        assert!(matches!(tx.list("s").await, Err(Error::WrongKind { .. })));
+        assert!(matches!(tx.add("s", 1), Err(Error::Change { .. })));
+        assert!(matches!(tx.get_integer("s").await, Err(Error::Change { .. })));
+        assert!(matches!(tx.get(vec![b'x'; 70_000]).await, Err(Error::Limit { .. })));
+        Ok::<(), Error>(())
+    };
+    client.transaction(kinds).await.expect("it commits");
+    // A write to what was not read is refused by the server: nothing is done.
+    let blind = async |tx: Transaction| {
+        tx.set("t", "1")?;
+        tx.add("s", 1)
+    };
+    let said = client.transaction(blind).await.map_err(|error: Error| error.to_string());
+    assert!(said.as_ref().is_err_and(|said| said.contains("not an integer")), "{said:?}");
+    assert_eq!(read(&client.at(Level::Strict), &["s", "t"]).await, [some("text"), None]);
+}
