@@ -14,7 +14,7 @@ DENY ?= always
 # Of `make fuzz`: how long each target runs, and the compiler, which has to be a nightly one to measure coverage.
 FUZZ_SECONDS ?= 60
 FUZZ_TOOLCHAIN ?= nightly-2026-05-20
-FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users journal
+FUZZ_TARGETS := answers decoder commands store_file traces trace_tools mappings users journal
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 

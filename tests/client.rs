@@ -1,8 +1,8 @@
 //! The client library against the real binary.
 //!
-//! Ten clients, each with a cache, run list-append, a bank, pairs that must not be overdrawn, and registers. What they
-//! saw is judged by the level of their transactions. `FOREBAY_NIGHTLY=1` runs each for minutes; `FOREBAY_SEED` repeats
-//! a run's choices.
+//! Ten clients, each with a cache, run list-append, a bank, pairs that must not be overdrawn, and registers. Another
+//! appends without the library. What they saw is judged by the level of their transactions. `FOREBAY_NIGHTLY=1` runs
+//! each for minutes; `FOREBAY_SEED` repeats a run's choices.
 
 #[path = "client/alike.rs"]
 mod alike;
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use common::process::Forebay;
 use forebay_client::Level;
+use forebay_client::mutation::Fault;
 use proxy::Proxy;
 use work::{Work, seed};
 
@@ -94,4 +95,24 @@ fn sessions_over_embedded_with_faults() {
     let counted = work.statistics();
     eprintln!("with faults: {counted:?}");
     assert!(counted.unknown > 0 && counted.lost_aborts > 0, "no fault was met: {counted:?}");
+}
+
+const GATE: &[(Fault, fn())] = &[
+    (Fault::MomentsMixed, single::an_error_of_a_body_is_of_one_moment),
+    (Fault::ErrorUnchecked, single::an_error_of_a_body_is_of_one_moment),
+    (Fault::FloorIgnored, single::a_session_sees_its_commits_and_other_sessions_may_not),
+    (Fault::OwnCommitForgotten, single::a_session_sees_its_commits_and_other_sessions_may_not),
+    (Fault::ReadOnlyForgotten, single::a_session_reads_on_from_where_it_was),
+    (Fault::BoundIgnored, single::a_bound_holds_until_the_end),
+    (Fault::LeaseOverIncarnation, single::leases_end_with_the_server),
+    (Fault::StaleTakenForDone, single::what_was_read_once_is_read_again_alike),
+    (Fault::ReadTwice, single::what_was_read_once_is_read_again_alike),
+    (Fault::LostCommitRepeated, single::a_lost_answer_is_not_known_and_never_done_again),
+    (Fault::IdReused, single::reads_end_without_a_message_and_commits_by_one),
+];
+
+/// Each rule of the library that is left out is found by a test against the real server.
+#[test]
+fn gate() {
+    assert_eq!(forebay_client::mutation::missed(GATE), []);
 }

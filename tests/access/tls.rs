@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::serving::{Serving, refusal};
+use super::serving::{Serving, hash_of, refusal};
 
 /// Who signs.
 type Root = CertifiedIssuer<'static, KeyPair>;
@@ -119,6 +119,35 @@ fn tls_beside_the_plain_address() {
     assert!(pong(tls, &strangers).is_err());
     assert_eq!(pong(tls, &config), Ok(()));
     redis_cli(folder, tls);
+}
+
+/// forebay's client library over TLS, as a user with a password.
+#[tokio::test]
+async fn the_client_library_speaks_tls() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder.path();
+    certificate(folder, "server", &root(folder, "root"), VALID);
+    let users = format!("user ann on #{} ~* +@all\n", hash_of("a secret of ann").trim_end());
+    fs::write(folder.join("users"), users).expect("written");
+    let serving = Serving::start(folder, &[&FILES[..], &["--users-file", "users"]].concat());
+    let address = serving.tls.expect("an address for TLS").to_string();
+    let options = forebay_client::Options::new(&address).user("ann");
+    let trusting = options.clone().tls(client_config(folder, "root", None));
+    let client = trusting.clone().password("a secret of ann").connect().await.expect("it serves");
+    let value = vec![b'x'; 3 << 20];
+    let write = async |tx: forebay_client::Transaction| tx.set("k", &value);
+    client.transaction(write).await.expect("it commits");
+    let other = trusting.clone().password("a secret of ann").connect().await.expect("it serves");
+    let read = other.transaction(async |tx: forebay_client::Transaction| tx.get("k").await).await.expect("it reads");
+    assert!(read.is_some_and(|read| *read == *value), "more than many records, both ways");
+    for (options, expected) in [
+        (trusting.password("wrong"), "WRONGPASS"),
+        (options.clone().tls(client_config_of_another_root(folder)).password("a secret of ann"), "UnknownIssuer"),
+        (options.password("a secret of ann"), "can't connect"),
+    ] {
+        let error = options.connect().await.err().expect("it is refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 fn client_config_of_another_root(folder: &Path) -> Arc<ClientConfig> {

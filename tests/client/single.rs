@@ -34,7 +34,7 @@ fn some(text: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn reads_end_without_a_message_and_commits_by_one() {
+pub async fn reads_end_without_a_message_and_commits_by_one() {
     let forebay = Forebay::start("embedded", &["--durability", "interval"]);
     let client = connect(forebay.address).await;
     assert_eq!(read(&client, &["a", "b"]).await, [None, None]);
@@ -59,7 +59,7 @@ async fn reads_end_without_a_message_and_commits_by_one() {
 }
 
 #[tokio::test]
-async fn a_session_sees_its_commits_and_other_sessions_may_not() {
+pub async fn a_session_sees_its_commits_and_other_sessions_may_not() {
     let forebay = Forebay::start("embedded", &["--durability", "interval"]);
     let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
     assert_eq!(read(&client, &["a"]).await, [None]);
@@ -79,8 +79,41 @@ async fn a_session_sees_its_commits_and_other_sessions_may_not() {
     assert_eq!(read(&client.at(Level::Bounded(Duration::from_millis(1))), &["a"]).await, [some("3")]);
 }
 
+/// A bounded transaction that takes longer than its bound shows nothing that is too old at its end.
 #[tokio::test]
-async fn stale_keys_are_fetched_by_one_message_and_nothing_else_is() {
+pub async fn a_bound_holds_until_the_end() {
+    let forebay = Forebay::start("memory", &[]);
+    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
+    let (writer, runs) = (&writer, AtomicU32::new(0));
+    let body = async |tx: Transaction| {
+        let number = tx.get_integer("a").await?;
+        if runs.fetch_add(1, Ordering::SeqCst) == 0 {
+            add(writer, "a").await?;
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+        Ok::<Option<i64>, Error>(number)
+    };
+    let number = client.at(Level::Bounded(Duration::from_millis(300))).transaction(body).await;
+    assert_eq!((number, runs.load(Ordering::SeqCst)), (Ok(Some(1)), 2));
+}
+
+/// What a session has seen, it does not see undone: not by copies of keys that were fetched before either.
+#[tokio::test]
+pub async fn a_session_reads_on_from_where_it_was() {
+    let forebay = Forebay::start("embedded", &["--durability", "interval"]);
+    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
+    assert_eq!(read(&client, &["a"]).await, [None]);
+    let both = async |tx: Transaction| {
+        tx.add("a", 1)?;
+        tx.add("b", 1)
+    };
+    writer.transaction(both).await.expect("it commits");
+    assert_eq!(read(&client, &["b"]).await, [some("1")]);
+    assert_eq!(read(&client, &["a"]).await, [some("1")]);
+}
+
+#[tokio::test]
+pub async fn stale_keys_are_fetched_by_one_message_and_nothing_else_is() {
     let forebay = Forebay::start("embedded", &["--durability", "interval"]);
     let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
     let names = ["a", "b", "c with \\ and \r\n"];
@@ -103,7 +136,7 @@ async fn stale_keys_are_fetched_by_one_message_and_nothing_else_is() {
 
 /// A body that fails on what was never there together runs again; its own error comes when it was.
 #[tokio::test]
-async fn an_error_of_a_body_is_of_one_moment() {
+pub async fn an_error_of_a_body_is_of_one_moment() {
     let forebay = Forebay::start("embedded", &["--durability", "interval"]);
     let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
     read(&client, &["x"]).await;
@@ -123,10 +156,11 @@ async fn an_error_of_a_body_is_of_one_moment() {
 }
 
 #[tokio::test]
-async fn what_was_read_once_is_read_again_alike() {
+pub async fn what_was_read_once_is_read_again_alike() {
     let forebay = Forebay::start("memory", &[]);
-    let (client, writer) = (connect(forebay.address).await, connect(forebay.address).await);
-    let (writer, runs) = (&writer, AtomicU32::new(0));
+    let client = connect(forebay.address).await;
+    // Its commit puts another copy into the cache that both have.
+    let (writer, runs) = (&client.session(), AtomicU32::new(0));
     let body = async |tx: Transaction| {
         let first = tx.get("a").await?;
         if runs.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -140,7 +174,7 @@ async fn what_was_read_once_is_read_again_alike() {
 }
 
 #[tokio::test]
-async fn documents_expire_in_copies() {
+pub async fn documents_expire_in_copies() {
     let forebay = Forebay::start("memory", &[]);
     let client = connect(forebay.address).await;
     let body = async |tx: Transaction| tx.set_for("a", "1", Duration::from_millis(150));
@@ -154,7 +188,7 @@ async fn documents_expire_in_copies() {
 
 /// A commit whose answer is lost is told as such, is there once, and can be asked for.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_not_known_and_never_done_again() {
+pub async fn a_lost_answer_is_not_known_and_never_done_again() {
     let forebay = Forebay::start("embedded", &["--durability", "interval"]);
     let proxy = Proxy::to(forebay.address);
     let client = connect(proxy.address).await;
@@ -185,7 +219,7 @@ async fn a_lost_answer_is_not_known_and_never_done_again() {
 
 /// Over `memory`, the next process has none of it; what was leased of the former is not used once that is known.
 #[tokio::test]
-async fn leases_end_with_the_server() {
+pub async fn leases_end_with_the_server() {
     let mut forebay = Forebay::start("memory", &[]);
     let proxy = Proxy::to(forebay.address);
     let client = connect(proxy.address).await;
@@ -197,12 +231,12 @@ async fn leases_end_with_the_server() {
     proxy.cut();
     assert_eq!(read(&client, &["a", "b"]).await, [some("1"), some("1")], "no message is needed, and none is sent");
     assert_eq!(read(&client, &["c"]).await, [None]);
-    assert_eq!(read(&client, &["a", "b"]).await, [None, None]);
+    assert_eq!(read(&client.session(), &["a", "b"]).await, [None, None], "no session has its floor there yet");
     assert_eq!(add(&client, "a").await, Ok(1), "on what the server has");
 }
 
 #[tokio::test]
-async fn tasks_share_one_session() {
+pub async fn tasks_share_one_session() {
     let forebay = Forebay::start("memory", &[]);
     let client = connect(forebay.address).await;
     // Each is a task: what the library gives can be sent to other threads.
@@ -222,7 +256,7 @@ async fn count_up(client: Client) {
 }
 
 #[tokio::test]
-async fn what_can_not_be_is_said() {
+pub async fn what_can_not_be_is_said() {
     let forebay = Forebay::start("memory", &[]);
     let address = forebay.address.to_string();
     let error = |options: Options| async { options.connect().await.err().map(|error| error.to_string()) };

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_client::{Client, End, Error, Leases, Level, Options, Outcome, Statistics, Transaction};
+use forebay_protocol::Reply;
 use forebay_workload::checkers::{self, Event, Op};
 
 use super::judge;
@@ -121,7 +122,9 @@ impl Work {
     pub fn run(&self, length: Duration, meanwhile: impl FnOnce()) {
         let until = Instant::now() + length;
         let tasks: Vec<_> = (0..CLIENTS).map(|n| self.runtime.spawn(at_work(self.shared.clone(), n, until))).collect();
+        let plain = self.runtime.spawn(plain_writer(self.shared.clone(), until));
         meanwhile();
+        self.runtime.block_on(plain).unwrap_or_else(|error| panic!("seed {}: {error}", self.shared.seed));
         for task in tasks {
             self.runtime.block_on(task).unwrap_or_else(|error| panic!("seed {}: {error}", self.shared.seed));
         }
@@ -141,17 +144,10 @@ impl Work {
         let mut all = Statistics::default();
         for client in self.shared.clients.lock().unwrap().iter() {
             let one = client.statistics();
-            all.fresh += one.fresh;
-            all.stale += one.stale;
-            all.missed += one.missed;
-            all.alone += one.alone;
-            all.validated += one.validated;
-            all.committed += one.committed;
-            all.stale_aborts += one.stale_aborts;
-            all.conflict_aborts += one.conflict_aborts;
-            all.lost_aborts += one.lost_aborts;
-            all.unknown += one.unknown;
-            all.lease_mean = all.lease_mean.max(one.lease_mean);
+            (all.fresh, all.stale) = (all.fresh + one.fresh, all.stale + one.stale);
+            (all.alone, all.validated) = (all.alone + one.alone, all.validated + one.validated);
+            (all.committed, all.stale_aborts) = (all.committed + one.committed, all.stale_aborts + one.stale_aborts);
+            (all.lost_aborts, all.unknown) = (all.lost_aborts + one.lost_aborts, all.unknown + one.unknown);
         }
         all
     }
@@ -174,6 +170,32 @@ async fn at_work(shared: Arc<Shared>, number: u32, until: Instant) {
         // Others' turn: between what a client does and does next, the world changes.
         if random.bool() {
             tokio::time::sleep(Duration::from_micros(random.u64(..1500))).await;
+        }
+    }
+}
+
+/// A client without the library appends to the lists, one command at a time.
+async fn plain_writer(shared: Arc<Shared>, until: Instant) {
+    let mut random = fastrand::Rng::with_seed(shared.seed);
+    while Instant::now() < until {
+        let Ok(mut client) = forebay_workload::Client::connect(&shared.address).await else { continue };
+        client.set_reply_time_max(Duration::from_secs(2));
+        while Instant::now() < until {
+            let (key, element) = (random.u64(..LISTS), shared.element.fetch_add(1, Ordering::SeqCst));
+            let invoked = shared.tick();
+            let reply = client.call(&["RPUSH", &format!("list:{key}"), &element.to_string()]).await;
+            let (length, outcome) = match &reply {
+                Ok(Reply::Integer(length)) => (Some(*length as u64), checkers::Outcome::Committed),
+                Ok(other) => panic!("RPUSH got {other:?}"),
+                Err(error) => (None, checkers::Outcome::Unknown(error.to_string())),
+            };
+            let (ops, completed) = (vec![Op::Append { key, element, length }], shared.tick());
+            let event = Event { client: CLIENTS + 1, name: "plain", invoked, completed, ops, outcome };
+            shared.history.lock().unwrap().push(event);
+            if reply.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_micros(random.u64(..10_000))).await;
         }
     }
 }

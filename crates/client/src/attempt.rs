@@ -20,6 +20,7 @@ use crate::buffer::{Buffer, Ends};
 use crate::copies::{Copy, Span, Wanted};
 use crate::error::{CommitId, Error, shown};
 use crate::moment::{self, Floor, Level};
+use crate::mutation::{Fault, on};
 use crate::shared::{Commit, Shared};
 use crate::write::Write;
 
@@ -86,7 +87,7 @@ impl Attempt {
         let wanted = Wanted { now, since: self.before.since.max(bound) };
         let mut missing = Vec::new();
         for key in keys {
-            if self.reads.contains_key(key) || self.buffer.known(key).is_some() {
+            if self.reads.contains_key(key) && !on(Fault::ReadTwice) || self.buffer.known(key).is_some() {
                 continue;
             }
             if let Some(copy) = self.before.fetched.remove(key) {
@@ -108,7 +109,7 @@ impl Attempt {
         if self.is_over {
             return Err(Error::Over);
         }
-        if self.reads.contains_key(key) {
+        if self.reads.contains_key(key) && !on(Fault::ReadTwice) {
             return Ok(());
         }
         self.reads.insert(key.clone(), copy.clone());
@@ -160,7 +161,9 @@ impl Attempt {
         let Executed::Done { replies, version, as_of } = executed else { return self.failed(shared, executed, span) };
         shared.copies.heard(span.asked, version.or(as_of));
         self.wrote(shared, &replies, version, as_of, span);
-        floor.raise(self.newest().max(version).max(as_of).unwrap_or_default());
+        if !on(Fault::OwnCommitForgotten) {
+            floor.raise(self.newest().max(version).max(as_of).unwrap_or_default());
+        }
         shared.counts.committed.add(1);
         shared.counts.fresh.add(self.hits.len() as u64);
         Ok(Ended::Well)
@@ -174,7 +177,9 @@ impl Attempt {
         let now = Instant::now();
         let late = |moment: &Version| moment::is_late_enough(self.level, *moment, floor.version(), reads.clone(), now);
         if self.reads.is_empty() || moment.as_ref().is_some_and(late) {
-            floor.raise(moment.unwrap_or_default());
+            if !on(Fault::ReadOnlyForgotten) {
+                floor.raise(moment.unwrap_or_default());
+            }
             shared.counts.alone.add(1);
         } else {
             let (executed, span) = shared.commit(&Commit { reads: &self.reads, writes: &[], id: None }).await?;
@@ -226,6 +231,7 @@ impl Attempt {
     /// What an EXEC that did not run comes to.
     fn failed(&self, shared: &Shared, executed: Executed, span: Span) -> Result<Ended, Error> {
         match executed {
+            Executed::Stale(_) if on(Fault::StaleTakenForDone) => Ok(Ended::Well),
             Executed::Stale(stale) => Ok(Ended::Stale(self.stale(shared, stale, span)?)),
             Executed::Conflict => {
                 shared.counts.conflict_aborts.add(1);
@@ -257,6 +263,9 @@ impl Attempt {
 
 fn random_id() -> Result<u128, Error> {
     let mut bytes = [0; 16];
+    if on(Fault::IdReused) {
+        return Ok(7);
+    }
     let failed = |error: getrandom::Error| Error::Option { name: "randomness", why: error.to_string() };
     getrandom::fill(&mut bytes).map_err(failed)?;
     Ok(u128::from_ne_bytes(bytes))

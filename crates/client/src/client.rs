@@ -7,6 +7,7 @@ use crate::answer::Outcome;
 use crate::attempt::{Attempt, Before, Ended};
 use crate::error::{CommitId, Error};
 use crate::moment::{Floor, Level};
+use crate::mutation::{Fault, on};
 use crate::options::Options;
 use crate::shared::{Shared, pause};
 use crate::statistics::Statistics;
@@ -62,7 +63,7 @@ impl Client {
                 std::mem::replace(&mut *attempt, Attempt::over())
             };
             if answer.is_err() {
-                if attempt.is_broken {
+                if attempt.is_broken || on(Fault::ErrorUnchecked) {
                     return answer;
                 }
                 attempt.write_nothing();

@@ -21,6 +21,7 @@ use forebay_cache::{Cache, Op};
 
 use crate::answer::Told;
 use crate::error::Error;
+use crate::mutation::{Fault, on};
 use crate::statistics::Counts;
 
 /// No lease is longer.
@@ -101,7 +102,7 @@ impl Copy {
 
     /// Whether it is newer than `known`.
     fn supersedes(&self, known: &Copy) -> bool {
-        self.asked >= known.learned || self.order() > known.order()
+        self.asked >= known.learned || self.order() > known.order() || on(Fault::LateAnswerKept)
     }
 
     fn bytes(&self) -> usize {
@@ -141,7 +142,7 @@ impl Copies {
 
     /// Whether the server that gave that version is the one that answers now.
     pub fn is_present(&self, as_of: Version) -> bool {
-        as_of.incarnation == self.incarnation.load(Ordering::Acquire)
+        as_of.incarnation == self.incarnation.load(Ordering::Acquire) || on(Fault::LeaseOverIncarnation)
     }
 
     /// Takes in which incarnation the server has told; `None`: it has told none.
@@ -165,7 +166,8 @@ impl Copies {
     /// Takes in what LEASE GET has told. What it gives is as good for a transaction whether it is kept or not.
     pub fn take(&self, key: &Key, told: Told, span: Span) -> Arc<Copy> {
         let Told { value, version, as_of, writes, fresh } = told;
-        let (present, expires) = (value.is_some(), fresh.map(|fresh| span.asked + fresh.min(LEASE_MAX)));
+        let lives_from = if on(Fault::LifeFromAnswer) { span.learned } else { span.asked };
+        let (present, expires) = (value.is_some(), fresh.map(|fresh| lives_from + fresh.min(LEASE_MAX)));
         let used = self.cache.peek(key).map(|copy| *copy.used()).unwrap_or_default();
         let copy = Copy { value, version, present, as_of, expires, writes, ..self.blank(span, used) };
         self.keep(key, copy)
@@ -191,7 +193,8 @@ impl Copies {
     /// Gives a copy its lease, and keeps it unless more is known.
     fn keep(&self, key: &Key, copy: Copy) -> Arc<Copy> {
         let length = self.length(&copy);
-        let copy = Arc::new(Copy { until: copy.asked + length, ..copy });
+        let from = if on(Fault::LeaseFromAnswer) { copy.learned } else { copy.asked };
+        let copy = Arc::new(Copy { until: from + length, ..copy });
         // What is not worth a lease leaves a note, so that its reads are counted on.
         let kept = if length.is_zero() { Arc::new(self.note_of(&copy)) } else { copy.clone() };
         self.cache.compute(key.clone(), |known| match known {
@@ -221,7 +224,8 @@ impl Copies {
     /// `copy` was found current as of `as_of`: its lease begins again, if it is what is kept.
     pub fn renew(&self, key: &Key, copy: &Arc<Copy>, as_of: Option<Version>, span: Span) {
         let Some(known) = self.cache.peek(key) else { return };
-        if (known.version, known.present) != (copy.version, copy.present) || known.asked >= span.asked {
+        let other = (known.version, known.present) != (copy.version, copy.present) || known.asked >= span.asked;
+        if other && !on(Fault::RenewedUnchecked) {
             return;
         }
         let (value, version, present, expires, writes) =
@@ -232,6 +236,9 @@ impl Copies {
 
     /// The key has another version than its copy: the copy is given up, and a note of the version stays.
     pub fn stale(&self, key: &Key, version: Version, present: bool, now: Instant) {
+        if on(Fault::StaleServesOn) {
+            return;
+        }
         self.cache.compute(key.clone(), |known| {
             let used = known.map(|copy| *copy.used()).unwrap_or_default();
             let writes = known.map_or(0.0, |copy| copy.writes);
@@ -308,7 +315,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lease_counts_from_before_the_request() {
+    pub fn a_lease_counts_from_before_the_request() {
         let world = world(Leases::Fixed(0.2));
         world.take(told("a", 1, 1), 0, 150);
         assert_eq!(world.seen(99), text("a", 1));
@@ -316,14 +323,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_document_with_an_expiry_ends_with_it() {
+    pub fn a_document_with_an_expiry_ends_with_it() {
         let world = world(Leases::Endless);
         world.take(Told { fresh: Some(50 * MS), ..told("a", 1, 1) }, 10, 20);
         assert_eq!((world.seen(59), world.seen(60)), (text("a", 1), None));
     }
 
     #[test]
-    fn a_late_answer_replaces_nothing_newer() {
+    pub fn a_late_answer_replaces_nothing_newer() {
         let world = world(Leases::Endless);
         world.take(told("b", 2, 2), 10, 20);
         world.take(told("a", 1, 1), 5, 30);
@@ -338,7 +345,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stale_copy_leaves_a_note() {
+    pub fn a_stale_copy_leaves_a_note() {
         let world = world(Leases::Endless);
         world.take(told("a", 1, 1), 0, 1);
         world.copies.stale(&key(), version(3), true, world.began + 10 * MS);
@@ -350,7 +357,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_check_begins_the_lease_again() {
+    pub fn a_check_begins_the_lease_again() {
         let world = world(Leases::Fixed(0.2));
         world.take(told("a", 1, 1), 0, 1);
         let copy = world.copies.get(&key(), Wanted { now: world.began, since: None }).unwrap();
@@ -367,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn leases_end_with_the_incarnation() {
+    pub fn leases_end_with_the_incarnation() {
         let world = world(Leases::Endless);
         world.take(told("a", 1, 1), 0, 1);
         let next = Version { incarnation: 2, sequence: 1 };
@@ -381,7 +388,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_not_used() {
+    pub fn what_is_too_old_is_not_used() {
         let world = world(Leases::Endless);
         world.take(told("a", 1, 1), 10, 20);
         let at = |since: u32| Wanted { now: world.began + 30 * MS, since: Some(world.began + since * MS) };
@@ -391,7 +398,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_worth_a_lease_is_counted_without_its_document() {
+    pub fn what_is_not_worth_a_lease_is_counted_without_its_document() {
         let world = world(Leases::None);
         world.take(told(&"a".repeat(1000), 1, 1), 0, 1);
         assert_eq!(world.seen(0), None);
@@ -399,7 +406,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn own_writes_are_kept_at_their_version() {
+    pub fn own_writes_are_kept_at_their_version() {
         let world = world(Leases::Endless);
         world.take(told("a", 1, 1), 0, 1);
         world.copies.take_own(&key(), Some(Value::bytes(*b"b")), version(5), None, world.span(2, 3));

@@ -30,6 +30,7 @@
 //! shared.rs      messages: LEASE GET, commits      answer.rs      what is said in reply
 //! pool.rs        connections                       connection.rs  one of them; wire.rs: its bytes
 //! options.rs     what a client is to be            statistics.rs  what is counted
+//! mutation.rs    rules that tests leave out
 //! ```
 
 /// What the document shows is compiled.
@@ -46,6 +47,8 @@ mod connection;
 mod copies;
 mod error;
 mod moment;
+#[doc(hidden)]
+pub mod mutation;
 mod options;
 mod pool;
 mod shared;
@@ -68,3 +71,29 @@ pub use transaction::Transaction;
 
 /// How the lengths of leases are found.
 pub use forebay::lease::Leases;
+
+#[cfg(test)]
+mod tests {
+    use crate::mutation::Fault;
+    use crate::{copies, moment};
+
+    const GATE: &[(Fault, fn())] = &[
+        (Fault::MomentsMixed, moment::tests::copies_of_one_moment),
+        (Fault::IncarnationsMixed, moment::tests::copies_of_one_moment),
+        (Fault::FloorIgnored, moment::tests::each_level_asks_for_its_moment),
+        (Fault::BoundIgnored, moment::tests::each_level_asks_for_its_moment),
+        (Fault::LateAnswerKept, copies::tests::a_late_answer_replaces_nothing_newer),
+        (Fault::LateAnswerKept, copies::tests::a_stale_copy_leaves_a_note),
+        (Fault::LeaseFromAnswer, copies::tests::a_lease_counts_from_before_the_request),
+        (Fault::LifeFromAnswer, copies::tests::a_document_with_an_expiry_ends_with_it),
+        (Fault::LeaseOverIncarnation, copies::tests::leases_end_with_the_incarnation),
+        (Fault::StaleServesOn, copies::tests::a_stale_copy_leaves_a_note),
+        (Fault::RenewedUnchecked, copies::tests::a_check_begins_the_lease_again),
+    ];
+
+    /// Tests that find nothing show nothing.
+    #[test]
+    fn gate() {
+        assert_eq!(crate::mutation::missed(GATE), []);
+    }
+}

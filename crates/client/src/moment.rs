@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use forebay::version::Version;
 
 use crate::copies::Copy;
+use crate::mutation::{Fault, on};
 
 /// How new what a transaction reads has to be. All of them are serializable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,14 +46,14 @@ pub fn moment<'c>(reads: impl Iterator<Item = &'c Copy> + Clone) -> Option<Versi
     let mut least: Option<Version> = None;
     for copy in reads.clone() {
         let as_of = copy.as_of?;
-        let one = least.is_none_or(|least| least.incarnation == as_of.incarnation);
+        let one = least.is_none_or(|least| least.incarnation == as_of.incarnation) || on(Fault::IncarnationsMixed);
         if !one {
             return None;
         }
         least = Some(least.map_or(as_of, |least| least.min(as_of)));
     }
     let newest = reads.map(|copy| copy.version).max()?;
-    least.filter(|least| newest <= *least)
+    least.filter(|least| newest <= *least || on(Fault::MomentsMixed))
 }
 
 /// Whether a transaction that has read `reads`, which were there at `moment`, may end there at `now`.
@@ -65,13 +66,15 @@ pub fn is_late_enough<'c>(
 ) -> bool {
     match level {
         Level::Strict => false,
-        Level::Session => moment >= floor,
-        Level::Bounded(most) => reads.all(|copy| now.saturating_duration_since(copy.asked) <= most),
+        Level::Session => moment >= floor || on(Fault::FloorIgnored),
+        Level::Bounded(most) => {
+            reads.all(|copy| now.saturating_duration_since(copy.asked) <= most) || on(Fault::BoundIgnored)
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::copies::tests::copy as copy_of;
 
@@ -85,7 +88,7 @@ mod tests {
 
     /// The examples of docs/leases.md, and each condition broken once.
     #[test]
-    fn copies_of_one_moment() {
+    pub fn copies_of_one_moment() {
         let now = Instant::now();
         let copy = |at, as_of| copy_of(version(at), Some(version(as_of)), now);
         assert_eq!(moment_of(&[copy(4, 9), copy(8, 8)]), Some(8));
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_asks_for_its_moment() {
+    pub fn each_level_asks_for_its_moment() {
         let now = Instant::now();
         let reads = [copy_of(version(1), Some(version(5)), now)];
         let late = |level, floor, after| {
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_only_rises() {
+    pub fn a_floor_only_rises() {
         let floor = Floor::default();
         floor.raise(version(5));
         floor.raise(version(3));

@@ -11,6 +11,7 @@ use crate::answer::{self, Executed, Outcome};
 use crate::connection::Batch;
 use crate::copies::{Copies, Copy, Span};
 use crate::error::{CommitId, Error};
+use crate::mutation::{Fault, on};
 use crate::options::Options;
 use crate::pool::{Failed, Pool};
 use crate::statistics::Counts;
@@ -106,6 +107,12 @@ impl Shared {
                 Ok(executed) => Ok((executed, Span { asked, learned: Instant::now() })),
             },
             Err(Failed::Unsent(error)) => Err(error),
+            Err(Failed::Unanswered(why)) if on(Fault::LostCommitRepeated) => {
+                let id = Some(CommitId(id.0 ^ 1));
+                Box::pin(self.commit(&Commit { id, ..*commit }))
+                    .await
+                    .map_err(|_| Error::Unknown { id: CommitId(0), why })
+            }
             Err(Failed::Unanswered(why)) => unknown(why),
         }
     }
