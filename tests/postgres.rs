@@ -3,6 +3,8 @@
 mod common;
 #[path = "postgres/deletions.rs"]
 mod deletions;
+#[path = "postgres/leased.rs"]
+mod leased;
 #[path = "postgres/outside.rs"]
 mod outside;
 #[path = "common/postgres.rs"]

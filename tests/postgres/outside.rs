@@ -13,13 +13,13 @@ use crate::postgres::Server;
 use crate::{bulks, start, store};
 
 /// Another program with a connection of its own, since a psql per write would take most of the time.
-struct Program {
+pub struct Program {
     connection: Plain,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Program {
-    fn new(server: &Server, database: &str) -> Program {
+    pub fn new(server: &Server, database: &str) -> Program {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let address = server.url(database).parse().expect("a URL");
@@ -27,13 +27,13 @@ impl Program {
         Program { connection, runtime }
     }
 
-    fn sql(&self, text: &str) {
+    pub fn sql(&self, text: &str) {
         self.runtime.block_on(self.connection.client.batch_execute(text)).expect("it can be written");
     }
 }
 
 /// Two tables; triggers note what is written to the first.
-fn world(triggers: bool, more: &[&str]) -> (Server, String, Forebay) {
+pub fn world(triggers: bool, more: &[&str]) -> (Server, String, Forebay) {
     let server = Server::start();
     let database = server.database();
     let table = |name: &str| {
