@@ -235,6 +235,26 @@ pub async fn leases_end_with_the_server() {
     assert_eq!(add(&client, "a").await, Ok(1), "on what the server has");
 }
 
+/// More keys than one LEASE GET takes, and more bytes than sockets hold, both ways.
+#[tokio::test]
+pub async fn a_transaction_may_be_wide() {
+    let forebay = Forebay::start("memory", &[]);
+    let (client, other) = (connect(forebay.address).await, connect(forebay.address).await);
+    let keys: Vec<String> = (0..3000).map(|n| format!("key:{n}")).collect();
+    let value = "x".repeat(3000);
+    let write = async |tx: Transaction| keys.iter().try_for_each(|key| tx.set(key, &value));
+    client.transaction::<_, Error, _>(write).await.expect("it commits");
+    let all = async |tx: Transaction| tx.get_many(&keys).await;
+    for client in [&client, &other.at(Level::Strict), &other] {
+        let read = client.transaction(all).await.expect("it reads");
+        assert!(read.len() == 3000 && read.iter().flatten().all(|read| **read == *value.as_bytes()));
+    }
+    assert_eq!((client.statistics().missed, other.statistics().missed), (1, 3000));
+    let many = async |tx: Transaction| tx.get_many(&(0..5000).map(|n| n.to_string()).collect::<Vec<_>>()).await;
+    let said = client.at(Level::Strict).transaction(many).await.expect_err("a check takes 4,096 keys").to_string();
+    assert_eq!(said, "the server refused EXEC: LIMIT lease_checks_max 4096");
+}
+
 #[tokio::test]
 pub async fn tasks_share_one_session() {
     let forebay = Forebay::start("memory", &[]);

@@ -48,6 +48,8 @@ impl Client {
     ///
     /// If `body` fails, nothing is written. Its error is given back once what it has read was found to be of one
     /// moment: so an error that only a mixture of old and new could cause is not seen.
+    ///
+    /// If the future is dropped while it commits, the commit may be applied or not.
     pub async fn transaction<T, E, F>(&self, body: impl Fn(Transaction) -> F) -> Result<T, E>
     where
         E: From<Error>,

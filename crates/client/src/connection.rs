@@ -8,7 +8,7 @@ use forebay_protocol::{Reply, ReplyDecoder, ReplyLimits, encode_command};
 
 use crate::answer::error_of;
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{Options, Secret};
 use crate::wire::Wire;
 
 /// Aggregates within one another: EXEC's answer has two, and commands in it may answer a list.
@@ -72,7 +72,7 @@ impl Connection {
         let mut hello = Batch::default();
         match &options.password {
             None => hello.add(&["HELLO", "3"]),
-            Some(password) => hello.add(&["HELLO", "3", "AUTH", &options.user, password]),
+            Some(Secret(password)) => hello.add(&["HELLO", "3", "AUTH", &options.user, password]),
         }
         hello.add(&["SELECT", &options.space.to_string()]);
         let replies = connection.ask(&hello).await.map_err(|Broken(why)| failed(why))?;

@@ -1,5 +1,6 @@
 //! What a client is to be.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +15,23 @@ use crate::moment::Level;
 /// Forebay's rule, for a server that is about a millisecond away.
 const LEASES: Leases = Leases::Cheapest { verdict: 0.001, abort: 5.0, length_max: 60.0, least: 0.05 };
 
-/// The options of a [`Client`], with [`Options::connect`] behind them.
+/// A password, which no text shows.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+/// The options of a [`Client`]; [`Options::connect`] makes it.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) address: String,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) user: String,
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Secret>,
     pub(crate) space: u8,
     pub(crate) connections_max: usize,
     pub(crate) cache_bytes: usize,
@@ -66,7 +77,7 @@ impl Options {
 
     /// The user's password.
     pub fn password(mut self, password: impl Into<String>) -> Options {
-        self.password = Some(password.into());
+        self.password = Some(Secret(password.into()));
         self
     }
 
@@ -137,5 +148,16 @@ impl Options {
             return wrong("attempts_max", "a transaction runs at least once; choose at least 1");
         }
         Client::open(self).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let shown = format!("{:?}", Options::new("localhost:6379").user("ann").password("a secret"));
+        assert!(shown.contains("ann") && !shown.contains("a secret"), "{shown}");
     }
 }

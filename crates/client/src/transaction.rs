@@ -106,8 +106,8 @@ impl Transaction {
         }
     }
 
-    /// A set; an empty one where there is none.
-    pub async fn set_of(&self, key: impl AsRef<[u8]>) -> Result<Set, Error> {
+    /// The members of a set; an empty one where there is none.
+    pub async fn members(&self, key: impl AsRef<[u8]>) -> Result<Set, Error> {
         match self.read(&key).await? {
             None => Ok(Set::default()),
             Some(Value { data: Data::Set(set), .. }) => Ok(set),
