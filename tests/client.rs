@@ -21,10 +21,13 @@ mod work;
 use std::time::Duration;
 
 use common::process::Forebay;
-use forebay_client::Level;
 use forebay_client::mutation::Fault;
+use forebay_client::{Level, Statistics};
 use proxy::Proxy;
 use work::{Work, seed};
+
+/// How often they go on until they have done enough.
+const SLICES_MAX: u32 = 10;
 
 /// How long the clients of one test are at work.
 fn slice() -> Duration {
@@ -35,15 +38,19 @@ fn slice() -> Duration {
 fn at_work(store: &str, level: Level) {
     let forebay = Forebay::start(store, &["--durability", "interval"]);
     let work = Work::new(forebay.address, level, seed());
-    work.run(slice(), || {});
+    let alone_min = if level == Level::Strict { 0 } else { 100 };
+    let is_enough = |counted: &Statistics| {
+        counted.committed > 200 && counted.fresh > 200 && counted.stale_aborts > 0 && counted.alone >= alone_min
+    };
+    // A busy machine takes longer.
+    let counted = (0..SLICES_MAX).find_map(|_| {
+        work.run(slice(), || {});
+        Some(work.statistics()).filter(is_enough)
+    });
     work.judge();
-    let counted = work.statistics();
+    let counted = counted.unwrap_or_else(|| panic!("hardly any: {:?}", work.statistics()));
     eprintln!("{store} {level:?}: {counted:?}");
-    assert!(counted.committed > 200 && counted.fresh > 200 && counted.stale_aborts > 0, "hardly any: {counted:?}");
-    match level {
-        Level::Strict => assert_eq!(counted.alone, 0),
-        _ => assert!(counted.alone > 100, "hardly any ended alone: {counted:?}"),
-    }
+    assert!(level != Level::Strict || counted.alone == 0, "{counted:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Ten clients at work on lists, accounts, pairs and registers, and what they saw.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -45,6 +45,8 @@ struct Shared {
     element: AtomicU64,
     /// What the register is at least, by an answer that a client has had.
     register: AtomicI64,
+    /// Runs that have begun.
+    runs: AtomicU32,
     history: Mutex<Vec<Event>>,
     clients: Mutex<Vec<Client>>,
 }
@@ -104,6 +106,7 @@ impl Work {
             tick: AtomicU64::new(0),
             element: AtomicU64::new(1),
             register: AtomicI64::new(0),
+            runs: AtomicU32::new(0),
             history: Mutex::default(),
             clients: Mutex::default(),
         });
@@ -118,10 +121,13 @@ impl Work {
         Work { runtime, shared }
     }
 
-    /// Has the clients work for that long, and `meanwhile` happen.
+    /// Has new clients work for that long, and `meanwhile` happen.
     pub fn run(&self, length: Duration, meanwhile: impl FnOnce()) {
         let until = Instant::now() + length;
-        let tasks: Vec<_> = (0..CLIENTS).map(|n| self.runtime.spawn(at_work(self.shared.clone(), n, until))).collect();
+        // Their numbers tell sessions apart, over all runs.
+        let first = (CLIENTS + 2) * self.shared.runs.fetch_add(1, Ordering::SeqCst) + 2;
+        let tasks: Vec<_> =
+            (first..first + CLIENTS).map(|n| self.runtime.spawn(at_work(self.shared.clone(), n, until))).collect();
         let plain = self.runtime.spawn(plain_writer(self.shared.clone(), until));
         meanwhile();
         self.runtime.block_on(plain).unwrap_or_else(|error| panic!("seed {}: {error}", self.shared.seed));
@@ -190,7 +196,7 @@ async fn plain_writer(shared: Arc<Shared>, until: Instant) {
                 Err(error) => (None, checkers::Outcome::Unknown(error.to_string())),
             };
             let (ops, completed) = (vec![Op::Append { key, element, length }], shared.tick());
-            let event = Event { client: CLIENTS + 1, name: "plain", invoked, completed, ops, outcome };
+            let event = Event { client: 0, name: "plain", invoked, completed, ops, outcome };
             shared.history.lock().unwrap().push(event);
             if reply.is_err() {
                 break;
@@ -251,7 +257,7 @@ async fn last_look(shared: &Shared) {
     let invoked = shared.tick();
     let ops = client.transaction(async |tx: Transaction| listed(&tx, &ops).await).await.expect("it is read");
     let outcome = checkers::Outcome::Committed;
-    let event = Event { client: CLIENTS, name: "last look", invoked, completed: shared.tick(), ops, outcome };
+    let event = Event { client: 1, name: "last look", invoked, completed: shared.tick(), ops, outcome };
     shared.history.lock().unwrap().push(event);
     audit(&client).await;
 }
