@@ -125,6 +125,43 @@ fn each_life_of_a_memory_store_has_its_versions() {
     assert_eq!(connection.call(&["EXEC"]), Reply::Error(format!("TXSTALE a {now}").into()));
 }
 
+/// The largest number that each setting takes, as its refusal of a larger one says; with the memory that they need.
+fn largest() -> Vec<(String, String)> {
+    let text = stdout(&["config"]);
+    let number = |line: &str| {
+        let (name, value) = line.split_once(" = ")?;
+        let value = value.trim_start_matches('"');
+        let numeric = value.starts_with(|first: char| first.is_ascii_digit()) && !value.contains('.');
+        let refused = || refusal(forebay(folder().path(), &["config", &format!("--{name}"), "18446744073709551615"]));
+        numeric.then(|| {
+            let why = refused();
+            let most = why.split(" to ").nth(1).unwrap_or_else(|| panic!("no range: {why}"));
+            (name.to_owned(), most.split([',', ' ']).next().expect("a word").to_owned())
+        })
+    };
+    text.lines().filter_map(number).collect()
+}
+
+/// No number that a setting takes makes the start or a command panic, hang or ask for all the memory that there is.
+#[test]
+fn every_setting_serves_at_its_largest_number() {
+    let largest = largest();
+    assert!(largest.len() > 50, "{largest:?}");
+    // How short a time is has to be below how long another is; and the memory is not there.
+    let beside = ["store-timeout-ms", "txn-yield-ms", "lock-wait-ms-min", "breaker-pause-ms", "memory", "partitions"];
+    let given = largest.into_iter().filter(|(name, _)| !beside.contains(&name.as_str()));
+    let mut line: Vec<String> = MEMORY.iter().map(|&word| word.to_owned()).collect();
+    line.extend(given.flat_map(|(name, most)| [format!("--{name}"), most]));
+    line.extend(["--partitions", "65536", "--memory", "4GiB"].map(str::to_owned));
+    let serving = Serving::start(forebay(folder().path(), &line.iter().map(String::as_str).collect::<Vec<_>>()));
+    for (command, reply) in [("SET a 1", "+OK"), ("GET a", "$1"), ("LEASE GET 1 a", "*1"), ("TXN BEGIN", "+OK")] {
+        assert_eq!(serving.ask(command), reply, "{command}");
+    }
+    serving.signal("TERM");
+    let (code, log) = serving.ended();
+    assert!(code == Some(0) && !log.contains("panicked"), "{code:?}: {log}");
+}
+
 #[test]
 fn help_teaches() {
     let help = stdout(&["--help"]);

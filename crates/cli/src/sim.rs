@@ -26,6 +26,7 @@ use forebay_workload::replay::format_names;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::progress::Bar;
+use crate::settings::{PARTITIONS_MAX, THREADS_MAX};
 use crate::{graph, say, trace};
 
 const EXAMPLES: &str = "\
@@ -205,7 +206,7 @@ pub struct SimArgs {
     pub like_server: bool,
     /// Partitions of the server's cache
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), requires = "like_server")]
-    #[arg(value_parser = from_one)]
+    #[arg(value_parser = up_to::<{ PARTITIONS_MAX as usize }>)]
     pub partitions: NonZeroUsize,
     /// Also the best that any policy could do, by trying all choices: for small traces
     #[arg(long, conflicts_with_all = ["graphs", "partition", "per_client", "at_thr", "at_hit_ratio"])]
@@ -241,7 +242,7 @@ pub struct SimArgs {
     #[arg(conflicts_with = "trace_format")]
     pub columns: Option<ColumnNames>,
     /// Threads that simulate; all cores if not given
-    #[arg(long, value_name = "N", value_parser = from_one)]
+    #[arg(long, value_name = "N", value_parser = up_to::<THREADS_MAX>)]
     pub threads: Option<NonZeroUsize>,
     /// How the figures are printed
     #[arg(long, value_name = "HOW", value_enum, default_value_t = OutputForm::Table)]
@@ -254,8 +255,8 @@ pub struct SimArgs {
     pub quiet: bool,
 }
 
-fn from_one(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "give a number from 1 on".to_owned())
+fn up_to<const MOST: usize>(text: &str) -> Result<NonZeroUsize, String> {
+    trace::up_to::<MOST>(text).map(|number| NonZeroUsize::MIN.saturating_add(number - 1))
 }
 
 /// `20%` or `0.2`.

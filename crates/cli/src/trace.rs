@@ -86,7 +86,7 @@ enum TraceCommand {
 }
 
 /// A number from 1 to `MAX`.
-fn up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
+pub fn up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=MAX).contains(number));
     number.ok_or_else(|| format!("give a number from 1 to {MAX}"))
 }

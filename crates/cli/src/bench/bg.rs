@@ -10,6 +10,12 @@ use forebay_workload::live::bg::Network;
 
 use crate::error::CommandError;
 
+/// A day: a longer pause is a slip of the finger.
+const PAUSE_MS_MAX: u64 = 86_400_000;
+
+/// Resources of a member, and comments on a resource.
+const EACH_MAX: i64 = 10_000;
+
 /// BG's network.
 #[derive(Args, Clone, Debug)]
 pub struct NetworkArgs {
@@ -20,19 +26,19 @@ pub struct NetworkArgs {
     #[arg(long, value_name = "0..1", default_value_t = 0.8)]
     pub confirmed: f64,
     /// bg-*: resources that each member has made
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=EACH_MAX))]
     pub resources: u32,
     /// bg-*: comments on each resource at first
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(..=EACH_MAX))]
     pub comments: u32,
     /// bg-*: size of a profile's image
     #[arg(long, value_name = "KB", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=4096))]
     pub image_kb: u32,
     /// bg-sessions: pause between the actions of a session
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=PAUSE_MS_MAX))]
     pub think_ms: u64,
     /// bg-*: pause between sessions, or single actions
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=PAUSE_MS_MAX))]
     pub pause_ms: u64,
 }
 

@@ -67,7 +67,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", requires = "direct")]
     pub store_password_file: Option<PathBuf>,
     /// Size of the data; what it counts, and how many if left out, is in the list below
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub records: Option<u64>,
     /// Connections, each a client of its own
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -10,12 +10,11 @@ use forebay::txn::OnWrite;
 #[cfg(feature = "postgres")]
 use forebay_drivers::postgres::OutsideBy;
 
+use super::number::{MsOrZero, THREADS_MAX};
 use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
 
 /// The word for a part that is not used.
 const OFF: &str = "off";
-
-const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Reads and shows values of type `T`.
 pub trait Form<T> {
@@ -192,70 +191,6 @@ impl Form<bool> for Switch {
     }
 }
 
-/// A number of bytes: `512KiB`, `256MiB`, `4GiB`, `65536`.
-pub struct Bytes;
-
-impl<T: Copy + TryFrom<u64>> Form<T> for Bytes
-where
-    u64: TryFrom<T>,
-{
-    const VALUE: &'static str = "SIZE";
-
-    fn read(text: &str) -> Result<T, String> {
-        let wrong = || "give a size such as 512KiB, 256MiB or 4GiB".to_string();
-        let (digits, unit) =
-            UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes))).unwrap_or((text, 1));
-        let number: u64 = digits.trim_end().parse().map_err(|_| wrong())?;
-        let bytes = number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(wrong)?;
-        T::try_from(bytes).map_err(|_| "that is more than this limit can be".into())
-    }
-
-    fn show(value: &T) -> String {
-        let bytes = u64::try_from(*value).unwrap_or(u64::MAX);
-        let whole = UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
-        whole.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
-    }
-}
-
-/// A whole number above zero.
-pub struct Count;
-
-impl<T: Copy + TryFrom<u64>> Form<T> for Count
-where
-    u64: TryFrom<T>,
-{
-    const VALUE: &'static str = "N";
-
-    fn read(text: &str) -> Result<T, String> {
-        match text.parse() {
-            Ok(0) | Err(_) => Err("give a whole number above 0".into()),
-            Ok(number) => number_of(number),
-        }
-    }
-
-    fn show(value: &T) -> String {
-        u64::try_from(*value).unwrap_or(u64::MAX).to_string()
-    }
-}
-
-/// A whole number, zero included.
-pub struct CountOrZero;
-
-impl<T: Copy + TryFrom<u64>> Form<T> for CountOrZero
-where
-    u64: TryFrom<T>,
-{
-    const VALUE: &'static str = "N";
-
-    fn read(text: &str) -> Result<T, String> {
-        text.parse().map_err(|_| "give a whole number".to_string()).and_then(number_of)
-    }
-
-    fn show(value: &T) -> String {
-        <Count as Form<T>>::show(value)
-    }
-}
-
 /// For how long what is cached is believed, in ms: a whole number, or `on` for as long as by default, `off` for not at
 /// all.
 pub struct StaleMs;
@@ -270,7 +205,7 @@ impl Form<u64> for StaleMs {
         match text {
             "on" => Ok(STALE_MS),
             OFF => Ok(0),
-            text => text.parse().map_err(|_| "give a whole number, on or off".to_string()),
+            text => MsOrZero::read(text).map_err(|why| format!("{why}, on or off")),
         }
     }
 
@@ -306,15 +241,8 @@ impl Form<UnwatchedMs> for UnwatchedWord {
     }
 }
 
-fn number_of<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
-    T::try_from(number).map_err(|_| "that is more than this limit can be".into())
-}
-
 /// `cores`, or a number of threads.
 pub struct ThreadCount;
-
-/// More threads than this are a slip of the finger.
-const THREADS_MAX: usize = 1024;
 
 impl Form<Threads> for ThreadCount {
     const VALUE: &'static str = "N|cores";
@@ -442,28 +370,6 @@ words!(LogLevelWord, LogLevel, "error|warn|info|debug|trace",
 mod tests {
     use super::*;
 
-    fn bytes(text: &str) -> Result<u64, String> {
-        Bytes::read(text)
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(bytes("256MiB"), Ok(256 << 20));
-        assert_eq!(bytes("4 GiB"), Ok(4 << 30));
-        assert_eq!(bytes("512KiB"), Ok(512 << 10));
-        assert_eq!(bytes("77B"), Ok(77));
-        assert_eq!(bytes("77"), Ok(77));
-        for wrong in
-            ["", "MiB", "0", "0MiB", "-1", "1.5GiB", "256MB", "99999999999999999999", "18446744073709551615GiB"]
-        {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-        assert!(<Bytes as Form<u32>>::read("4GiB").is_err(), "more than fits");
-        for shown in ["1GiB", "1025MiB", "1KiB", "1023B"] {
-            assert_eq!(bytes(shown).map(|value| Bytes::show(&value)).as_deref(), Ok(shown));
-        }
-    }
-
     #[test]
     fn addresses() {
         assert!(Address::read("6379").is_err());
@@ -474,10 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
-        assert!(<Count as Form<usize>>::read("0").is_err());
-        assert_eq!(<CountOrZero as Form<u32>>::read("0"), Ok(0));
-        assert!(<CountOrZero as Form<u32>>::read("4294967296").is_err());
+    fn threads() {
         assert_eq!(ThreadCount::read("cores"), Ok(Threads::Cores));
         assert!(ThreadCount::read("0").is_err());
         assert!(ThreadCount::read("1025").is_err());

@@ -11,12 +11,13 @@ use super::choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoi
 #[cfg(feature = "postgres")]
 use super::form::OutsideWord;
 use super::form::{
-    AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
-    Form, Hosts, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store,
-    Switch, ThreadCount, UnwatchedWord,
+    AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
+    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store, Switch, ThreadCount,
+    UnwatchedWord,
 };
 #[cfg(feature = "postgres")]
 use super::map::Maps;
+use super::number::{AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions};
 
 /// A form's texts, whatever the type of its values.
 pub(super) trait FormOf {
@@ -45,8 +46,12 @@ form_of! {
 form_of! {
     AddressOrOff: Option<SocketAddr>,
     Bytes: u64,
+    AtATime: u64,
     Count: u64,
     CountOrZero: u64,
+    Ms: u64,
+    MsOrZero: u64,
+    Partitions: u64,
     StaleMs: u64,
     DrainWord: Drain,
     DurabilityWord: Durability,

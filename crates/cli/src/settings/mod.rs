@@ -11,6 +11,7 @@ mod form;
 mod form_of;
 #[cfg(feature = "postgres")]
 mod map;
+mod number;
 mod shares;
 mod typed;
 
@@ -28,13 +29,15 @@ pub use error::SettingsError;
 #[cfg(feature = "postgres")]
 use form::OutsideWord;
 use form::{
-    AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
-    Form, Hosts, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store,
-    Switch, ThreadCount, UnwatchedWord,
+    AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
+    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store, Switch, ThreadCount,
+    UnwatchedWord,
 };
 use form_of::FormOf;
 #[cfg(feature = "postgres")]
 use map::Maps;
+use number::{AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions};
+pub use number::{PARTITIONS_MAX, THREADS_MAX};
 pub use typed::{Origin, Typed, arguments, misspelt};
 
 /// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
@@ -422,6 +425,9 @@ impl Settings {
         if self.memory < MEMORY_BYTES_MIN {
             return wrong("memory", format!("give at least {}", Bytes::show(&MEMORY_BYTES_MIN)));
         }
+        if let Some(why) = self.too_many_partitions() {
+            return wrong("partitions", why);
+        }
         self.check_store(&wrong)?;
         if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
             let most = self.txn.lock_wait_ms_max;
@@ -458,6 +464,17 @@ mod tests {
         for setting in SETTINGS {
             assert!(names.insert(setting.name), "{} stands twice", setting.name);
             assert!(setting.help().len() > 15, "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn every_number_has_a_range_and_its_error_says_it() {
+        let numbers = SETTINGS.iter().filter(|setting| setting.value.starts_with('N') || setting.value == "SIZE");
+        for setting in numbers.filter(|setting| !setting.value.starts_with("NAME")) {
+            for wrong in ["18446744073709551615", "-1", "99999999999999999999999", "1e9", ""] {
+                let why = (setting.read)(&mut Settings::default(), wrong).expect_err(setting.name);
+                assert!(why.starts_with("give ") && why.contains(" to "), "{}: {why}", setting.name);
+            }
         }
     }
 

@@ -3,7 +3,8 @@
 
 use forebay::value::DOCUMENT_BYTES_MAX;
 
-use super::form::{Bytes, Form};
+use super::form::Form;
+use super::number::Bytes;
 use super::{MEMORY_BYTES_MIN, Settings};
 
 const MIB: u64 = 1 << 20;
@@ -30,6 +31,9 @@ const KEY_MEMORY: u64 = 2 << 10;
 /// One client may be connected for so many bytes of the memory: it takes about as much, where it makes the most of what
 /// is not counted.
 const CLIENT_MEMORY: u64 = 64 << 10;
+
+/// A partition is of no use with less of the memory: its tables alone take a good part of that.
+const PARTITION_MEMORY: u64 = 64 << 10;
 
 /// A limit that follows the memory.
 pub struct Share {
@@ -118,6 +122,14 @@ impl Settings {
     pub(super) fn share_memory(&mut self) {
         let memory = self.memory.max(MEMORY_BYTES_MIN);
         SHARES.iter().for_each(|share| (share.set)(self, share.of(memory)));
+    }
+
+    /// Why there are more partitions than the memory is good for, if there are.
+    pub(super) fn too_many_partitions(&self) -> Option<String> {
+        let most = self.memory / PARTITION_MEMORY;
+        let (memory, each) = (Bytes::show(&self.memory), Bytes::show(&PARTITION_MEMORY));
+        let why = || format!("give a whole number from 1 to {most}, one for {each} of --memory, which is {memory}");
+        (self.partitions as u64 > most).then(why)
     }
 
     /// By how much more the memory may be exceeded than is promised, if all that the limits allow comes together.

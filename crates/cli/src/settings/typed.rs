@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_named_with_its_place() {
-        let size = "give a size such as 512KiB, 256MiB or 4GiB";
+        let size = "give a size from 1B to 256TiB, such as 512KiB, 256MiB or 4GiB";
         assert_eq!(error(&["--memory", "12XB"], &[], None), format!("--memory '12XB': {size}"));
         assert_eq!(error(&[], &[("FOREBAY_MEMORY", "")], None), format!("FOREBAY_MEMORY '': {size}"));
         let file = Some("\nmemory = 'lots'");
@@ -424,5 +424,10 @@ mod tests {
     #[test]
     fn settings_are_checked_together() {
         assert!(error(&["--lock-wait-ms-min", "3000"], &[], None).contains("above lock-wait-ms-max, which is 2000"));
+        assert_eq!(
+            error(&["--memory", "2MiB", "--partitions", "33"], &[], None),
+            "--partitions '33': give a whole number from 1 to 32, one for 64KiB of --memory, which is 2MiB"
+        );
+        assert!(settings(&["--memory", "2MiB", "--partitions", "32"], &[], None).is_ok());
     }
 }

@@ -25,6 +25,10 @@ pub const RESOURCE: [&str; 5] = ["creatorid", "walluserid", "type", "body", "doc
 /// Fields of a comment beside its keys.
 pub const COMMENT: [&str; 5] = ["creatorid", "modifierid", "timestamp", "type", "content"];
 
+/// Members and resources are numbered in memory, 4 bytes for each and more.
+const MEMBERS_MAX: u32 = 10_000_000;
+const RESOURCES_MAX: u64 = 100_000_000;
+
 /// How large the network is at first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
@@ -64,8 +68,11 @@ impl Scale {
             Scale { confirmed, .. } if !(0.0..=1.0).contains(confirmed) => {
                 Some(format!("{confirmed} is no share of confirmed friendships: give 0 to 1"))
             }
-            _ if resources > u64::from(u32::MAX) => {
-                Some(format!("{resources} resources are more than can be numbered"))
+            Scale { members, .. } if *members > MEMBERS_MAX => {
+                Some(format!("{members} members: give at most {MEMBERS_MAX}, which are kept in memory"))
+            }
+            _ if resources > RESOURCES_MAX => {
+                Some(format!("{resources} resources in all: at most {RESOURCES_MAX} are kept in memory; give fewer"))
             }
             _ => None,
         }
