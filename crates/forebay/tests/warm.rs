@@ -429,7 +429,11 @@ fn places_that_can_not_be_used() {
     std::fs::write(named("file"), "not of forebay").expect("there is a disk");
     symlink(named("file"), named("link")).expect("there is a disk");
     assert!(refused(&named("link")).contains("symbolic link"));
+    let modes = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(named("file"), modes(0o664)).expect("its owner may");
     assert!(refused(&named("file")).contains("another kind"), "a store that is named by mistake is not replaced");
+    let mode = std::fs::metadata(named("file")).expect("it is there").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o664, "nor are its rights changed");
     std::fs::rename(named("file"), named("new.tmp")).expect("there is a disk");
     assert!(refused(&named("new")).contains("another kind"));
     std::fs::rename(named("new.tmp"), named("file")).expect("there is a disk");

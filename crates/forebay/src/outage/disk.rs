@@ -1,14 +1,14 @@
 //! The folder in which a journal lies: the file system's, or one of a test that forgets what was not synced.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::runtime::files::{open_own, tighten, unless_link};
+use crate::runtime::files::{open_own, open_unchanged, tighten, unless_link};
 
 /// A folder of few files. Names are plain: no separators.
 pub trait Folder: Send + Sync + 'static {
@@ -97,7 +97,8 @@ fn identity_of(metadata: &fs::Metadata) -> FileIdentity {
 }
 
 impl RealFolder {
-    /// The folder `path`, which is made if it is not there (its parent must be); refused if it is a symbolic link.
+    /// The folder `path`, which is made if it is not there (its parent must be); refused if it is a symbolic
+    /// link, or holds what no journal has.
     pub fn new(path: impl AsRef<Path>) -> io::Result<RealFolder> {
         // Without the slash at its end, behind which the system follows a link.
         let path: PathBuf = path.as_ref().components().collect();
@@ -113,6 +114,7 @@ impl RealFolder {
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits()).map_err(io::Error::other)?;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(&path);
         let file = file.map_err(|error| unless_link(&path, error, "name the folder that it leads to"))?;
+        refuse_others(&path)?;
         tighten(&file, &path);
         Ok(RealFolder { path })
     }
@@ -120,6 +122,35 @@ impl RealFolder {
     fn open_file(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
         open_own(&self.path.join(name), options)
     }
+}
+
+/// The journal, and what else may lie in its folder before it does: what a start has made that was cut off, and what
+/// the system puts into the first folder of a disk.
+const JOURNAL_NAME: &str = "journal";
+const EARLY_NAMES: [&str; 5] = [LOCK_NAME, "journal.new", "length", "store", "lost+found"];
+const MAGIC: &[u8] = b"forebay";
+
+/// An error if the folder `path` is somebody else's: before anything of it is changed.
+fn refuse_others(path: &Path) -> io::Result<()> {
+    let other = |name: &str| {
+        Err(io::Error::other(format!("it holds '{name}', which is none of a journal's; name an empty or a new folder")))
+    };
+    match open_unchanged(&path.join(JOURNAL_NAME), OpenOptions::new().read(true)) {
+        Ok(file) => {
+            let mut begin = Vec::new();
+            file.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
+            return if MAGIC.starts_with(&begin) { Ok(()) } else { other(JOURNAL_NAME) };
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name();
+        if !EARLY_NAMES.iter().any(|early| name == *early) {
+            return other(&name.to_string_lossy());
+        }
+    }
+    Ok(())
 }
 
 impl Folder for RealFolder {

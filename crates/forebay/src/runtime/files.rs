@@ -84,13 +84,19 @@ pub(crate) fn unless_link(path: &Path, error: io::Error, instead: &str) -> io::E
 /// Opens a file that forebay has made, or makes it, as `options` say. Never through a symbolic link, which may lead to
 /// a file of somebody else; and it waits for no pipe.
 pub(crate) fn open_own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = open_unchanged(path, options)?;
+    tighten(&file, path);
+    Ok(file)
+}
+
+/// Likewise, and leaves its rights as they are: it may be a file of somebody else.
+pub(crate) fn open_unchanged(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
     let file = options.mode(FILE_MODE).custom_flags(flags).open(path);
     let file = file.map_err(|error| unless_link(path, error, "put the file itself there"))?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no regular file; move it away"));
     }
-    tighten(&file, path);
     Ok(file)
 }
 

@@ -278,6 +278,31 @@ fn a_link_to_a_folder_is_not_followed() {
     assert!(RealFolder::new(real.join("")).is_ok());
 }
 
+/// A folder that was named by mistake keeps its rights, and what lies in it.
+#[test]
+fn a_folder_of_others_is_refused_unchanged() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for (at, name) in ["notes.txt", "journal"].into_iter().enumerate() {
+        let path = folder.path().join(at.to_string());
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join(name), "somebody else's").unwrap();
+        for (path, mode) in [(path.join(name), 0o666), (path.clone(), 0o777)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let refused = RealFolder::new(&path).unwrap_err().to_string();
+        assert!(refused.contains(&format!("it holds '{name}'")), "{refused}");
+        assert_eq!((mode(&path), mode(&path.join(name))), (0o777, 0o666));
+        assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1);
+    }
+    let early = folder.path().join("early");
+    std::fs::create_dir(&early).unwrap();
+    std::fs::write(early.join("lock"), "").unwrap();
+    std::fs::create_dir(early.join("lost+found")).unwrap();
+    assert!(RealFolder::new(&early).is_ok());
+}
+
 #[test]
 fn on_the_file_system() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::cache::{Cache, Line, Standing};
 use crate::key::{KEY_BYTES_MAX, Key, SPACES};
-use crate::runtime::files::{Successor, open_own};
+use crate::runtime::files::{Successor, open_own, open_unchanged};
 use crate::sync::Mutex;
 
 /// What the file begins with: that it names what is cached, and in which form.
@@ -167,7 +167,12 @@ impl WarmFile {
 }
 
 fn open(path: &Path) -> io::Result<Option<File>> {
-    match open_own(path, OpenOptions::new().read(true)) {
+    there(open_own(path, OpenOptions::new().read(true)))
+}
+
+/// None where there is no such file.
+fn there(opened: io::Result<File>) -> io::Result<Option<File>> {
+    match opened {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -176,7 +181,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 
 /// An error if `path` is a file of another kind, which would be replaced. One that was cut may be of any length.
 fn refuse_others(path: &Path) -> io::Result<()> {
-    let Some(file) = open(path)? else { return Ok(()) };
+    let Some(file) = there(open_unchanged(path, OpenOptions::new().read(true)))? else { return Ok(()) };
     let mut begin = Vec::new();
     file.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
     match MAGIC.starts_with(&begin) {
