@@ -25,6 +25,7 @@ mod now;
 mod published;
 mod queue;
 mod room;
+mod unsure;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -355,19 +356,18 @@ impl Committer {
         let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
         let mut asked: Vec<_> = group.iter_mut().filter(|(_, outcome)| unknown(outcome)).collect();
         for (placed, outcome) in &asked {
-            tracing::warn!(id = %placed.commit.id, ?outcome, "what became of a commit is unknown; asking the store");
+            self.queue().unsure.begins(self.runtime.elapsed(), &placed.commit.id, outcome);
             for write in &placed.commit.writes {
                 self.cache.remove(&write.key);
                 self.store.beside(&write.key).iter().for_each(|key| self.cache.remove(key));
             }
         }
-        let ids: Vec<TxnId> = asked.iter().map(|(placed, _)| placed.commit.id).collect();
-        let mut attempt = 0;
+        let (ids, mut attempt): (Vec<TxnId>, _) = (asked.iter().map(|(placed, _)| placed.commit.id).collect(), 0);
         let resolved = loop {
             match self.store.outcomes(&ids).await {
                 Ok(resolved) => break resolved,
                 Err(error) => {
-                    tracing::error!(?ids, %error, "the store can't say what became of commits");
+                    self.queue().unsure.failed(self.runtime.elapsed(), &ids, &error);
                     let places = asked.iter().map(|(placed, _)| placed.place);
                     let first = ids.first().map(TxnId::to_string).unwrap_or_default();
                     self.refuse_placed(places, &format!("{error}; the outcome of commit {first} is unknown"));
@@ -379,6 +379,7 @@ impl Committer {
             }
         };
         let mut queue = self.queue();
+        queue.unsure.ends(ids.len());
         for ((placed, outcome), resolved) in asked.into_iter().zip(resolved) {
             queue.unknown.remove(&placed.place);
             *outcome = match (resolved, std::mem::replace(outcome, CommitOutcome::Committed(Vec::new()))) {

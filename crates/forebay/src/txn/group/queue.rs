@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::room::Room;
+use super::unsure::Unsure;
 use crate::mutation::{self, Fault};
 use crate::txn::placed::Placed;
 use crate::txn::settled::Settled;
@@ -28,6 +29,8 @@ pub(super) struct Queue {
     /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
     /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
     pub(super) unknown: BTreeMap<u64, String>,
+    /// What is said of those.
+    pub(super) unsure: Unsure,
     /// Why no commit is taken until the server is started again: a bug showed that leaves one half done.
     pub(super) broken: Option<String>,
 }
@@ -42,6 +45,7 @@ impl Queue {
             running: false,
             unsettled: BTreeMap::new(),
             unknown: BTreeMap::new(),
+            unsure: Unsure::default(),
             broken: None,
         }
     }
