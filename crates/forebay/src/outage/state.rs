@@ -228,7 +228,9 @@ impl State {
     /// another.
     pub(super) fn settle(&mut self, now: Duration, now_ms: u64) -> Option<Mode> {
         let Amount { waiting, .. } = self.buffer.amount();
-        let mode = Mode::of(self.failing(now), waiting > 0 && self.write_back.is_none());
+        // What is kept on purpose is nothing unusual, unless it waits for an operator.
+        let kept = self.write_back.is_some() && self.suspended.is_none();
+        let mode = Mode::of(self.failing(now), waiting > 0 && !kept);
         self.hurried &= waiting > 0;
         for sender in self.waiting.drain(..) {
             let _ = sender.send(());

@@ -16,7 +16,7 @@ use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store, Write};
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 
-use crate::gate::{commit, simulated};
+use crate::gate::{self, commit, simulated};
 
 /// A batch takes so long, and each transaction of it.
 const BATCH: Duration = Duration::from_millis(2);
@@ -270,4 +270,24 @@ fn who_waits_for_room_is_told_when_the_store_goes_away() {
         assert_eq!((gate.state().amount.transactions, gate.state().mode), (0, Mode::Normal));
         gate.validate();
     });
+}
+
+/// What is kept on purpose is nothing unusual, but what an operator has to decide about is: with write-back, too.
+#[test]
+fn what_waits_for_an_operator_is_no_normal_mode() {
+    for write_back_ms in [None, Some(500)] {
+        simulated(move |runtime| async move {
+            let (database, gate) = gate::open(&runtime, true, |settings| settings.write_back_ms = write_back_ms);
+            database.inner.set_down(true);
+            assert!(matches!(commit(&gate, gate::put(1, "a")).await, CommitOutcome::Buffered(_)));
+            database.incarnation.store(2, Ordering::SeqCst);
+            database.inner.set_down(false);
+            runtime.sleep(Duration::from_secs(5)).await;
+            let state = gate.state();
+            assert_eq!((state.suspended.is_some(), state.mode), (true, Mode::Recovery), "{write_back_ms:?}");
+            assert_eq!(gate.resume().await, Ok(()));
+            runtime.sleep(Duration::from_secs(5)).await;
+            assert_eq!(gate.state().mode, Mode::Normal);
+        });
+    }
 }

@@ -230,6 +230,7 @@ impl Inner {
         );
         tracing::error!(why);
         state.suspended = Some(why);
+        self.settle(state);
     }
 
     /// What was decided was decided about the store as it was: noted before the tier is told how it was found now.
