@@ -162,6 +162,49 @@ fn every_setting_serves_at_its_largest_number() {
     assert!(code == Some(0) && !log.contains("panicked"), "{code:?}: {log}");
 }
 
+/// What is quoted in an error does nothing to the terminal, wherever it was typed.
+#[test]
+fn control_characters_are_shown_as_escapes() {
+    let folder = folder();
+    let evil = "\x1b[2J\u{9b}31m\x07";
+    fs::write(folder.path().join("evil.toml"), "memory = \"\\u001B[2J\"\n").expect("written");
+    fs::write(folder.path().join("key.toml"), "\"\\u001B[2J\" = 1\n").expect("written");
+    let memory = format!("--memory={evil}");
+    let lines = [
+        &["config", &memory][..],
+        &["config", "--config", "evil.toml"],
+        &["config", "--config", "key.toml"],
+        &["sim", evil],
+        &["sim", "a.fbt", "--threads", evil],
+        &["serve", evil],
+        &[evil],
+    ];
+    for line in lines {
+        let output = output(forebay(folder.path(), line));
+        let text = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{line:?}: {text:?}");
+        assert!(!text.contains(|shown: char| shown.is_control() && shown != '\n'), "{line:?}: {text:?}");
+        assert!(!text.is_empty(), "{line:?}");
+    }
+}
+
+/// A setting that is true or false takes its value in any form, and its name alone is true.
+#[test]
+fn a_switch_takes_its_value_in_any_form() {
+    for (line, value) in [
+        (&["--start-in-failed"][..], "true"),
+        (&["--start-in-failed", "true"], "true"),
+        (&["--start-in-failed", "false"], "false"),
+        (&["--start-in-failed=false"], "false"),
+        (&["--start-in-failed", "--measure-thr"], "true"),
+    ] {
+        let text = stdout(&[&["config"], line].concat());
+        assert!(text.contains(&format!("\nstart-in-failed = {value}")), "{line:?}: {text}");
+    }
+    let wrong = refusal(forebay(folder().path(), &["config", "--start-in-failed", "yes"]));
+    assert_eq!(wrong, "--start-in-failed 'yes': give true or false");
+}
+
 #[test]
 fn help_teaches() {
     let help = stdout(&["--help"]);

@@ -150,7 +150,7 @@ impl Write for Line {
 }
 
 /// `line` with every control character but its end as an escape, and but our own colours where there are `colours`.
-fn plain(line: &str, colours: bool) -> String {
+pub fn plain(line: &str, colours: bool) -> String {
     let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
     let mut out = String::with_capacity(line.len());
     let mut rest = text;

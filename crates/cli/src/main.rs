@@ -65,11 +65,11 @@ fn main() -> ExitCode {
 
 /// Help that was asked for, which must come through, or what is wrong with the line.
 fn help(unusual: &clap::Error) -> ExitCode {
-    let printed = unusual.print();
     if unusual.use_stderr() {
+        say::refusal(unusual);
         return ExitCode::from(2);
     }
-    match say::came_through(printed) {
+    match say::came_through(unusual.print()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say::why(&error);

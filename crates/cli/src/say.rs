@@ -1,9 +1,11 @@
 //! What a command says: what was asked for on stdout, all else on stderr.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use crate::error::CommandError;
+use crate::log::plain;
 
 /// What was asked for. A reader who has enough (`| head`) ends nothing; else what is lost makes the command fail.
 pub fn result(text: &str) -> Result<(), CommandError> {
@@ -23,9 +25,21 @@ pub fn at_work(text: &str) {
     let _ = stdout(text);
 }
 
-/// A line on stderr; where that can't be written, nowhere is left to say so.
+/// A line on stderr; where that can't be written, nowhere is left to say so. What a user, a file or a database has put
+/// into it does nothing to the terminal: every control character is shown as an escape.
 pub fn note(line: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", plain(&line.to_string(), false));
+}
+
+/// What clap says is wrong with the command line, which may quote any of it.
+pub fn refusal(why: &clap::Error) {
+    let control = |argument: OsString| argument.to_string_lossy().contains(char::is_control);
+    if std::env::args_os().any(control) {
+        why.render().to_string().lines().for_each(note);
+    } else {
+        // In colours, where there are any. Nowhere is left to say that it can't be written.
+        let _ = why.print();
+    }
 }
 
 /// In one line on stderr why a command failed.

@@ -77,7 +77,7 @@ fn argument(setting: &'static Setting) -> Arg {
     let argument =
         if matches!(setting.name, "map" | "http-host") { argument.action(ArgAction::Append) } else { argument };
     match setting.is_switch() {
-        true => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        true => argument.num_args(0..=1).default_missing_value("true"),
         false => argument,
     }
 }
