@@ -27,7 +27,8 @@ fn what_would_have_no_effect_is_refused() {
     refused(2, &["--policy", "S3-Fifo"], "no policy 'S3-Fifo'; did you mean 's3-fifo'?");
     refused(1, &["--prefetch", "chrono"], "small.csv: has no transactions, so nothing is fetched ahead");
     refused(1, &["--partition", "1=0.5,7=0.2"], "no client 7 asks for anything; the trace's clients: 1, 2");
-    for (option, value, why) in [("--threads", "0", "give a number from 1 on"), ("--seed", "-1", "invalid value '-1'")]
+    for (option, value, why) in
+        [("--threads", "0", "give a number from 1 to 1024"), ("--seed", "-1", "invalid value '-1'")]
     {
         let (code, _, said) = lab.run(&["sim", &name, option, value]);
         assert!(code == Some(2) && said.contains(why), "{option} {value}: {said}");
@@ -142,6 +143,15 @@ fn pipes_are_read_once() {
             assert!(code == Some(1) && told.is_empty() && said.contains(&why), "{more:?}: {told}{said}");
         }
     }
+    // One that nobody ends is no reason to be silent.
+    let mut command = forebay_command();
+    command.current_dir(lab.path()).args(["sim", "-", "--policy", "lru"]).stdin(std::process::Stdio::piped());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("the binary runs");
+    let mut said = String::new();
+    let stderr = child.stderr.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut said).expect("UTF-8");
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+    assert_eq!(said, "forebay: waits for the end of a trace from standard input\n");
     let (code, told, said) = piped(&["trace", "describe", "-"], &small());
     assert!(code == Some(0) && said.is_empty() && told.contains("unique keys"), "{told}{said}");
 }

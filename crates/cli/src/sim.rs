@@ -3,6 +3,7 @@
 mod checks;
 mod like_server;
 mod report;
+mod waiting;
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
@@ -352,8 +353,10 @@ fn trace_options(args: &SimArgs) -> TraceOptions {
 
 /// Known of all traces before the first of them takes its time.
 fn can_be_read(trace: &Path) -> Result<(), CommandError> {
+    if waiting::is_pipe(trace) || trace == Path::new(STANDARD_INPUT) {
+        return Ok(());
+    }
     let why = match std::fs::File::open(trace) {
-        _ if trace == Path::new(STANDARD_INPUT) => return Ok(()),
         Ok(_) if trace.is_dir() => "is a folder; name the traces in it".to_owned(),
         Ok(_) => return Ok(()),
         Err(error) => error.to_string(),
@@ -370,7 +373,9 @@ fn simulate(
     progress: &dyn Progress,
 ) -> Result<OfTrace, CommandError> {
     let failed = |error: LabError| CommandError::Failed(error.to_string());
+    let waits = if args.quiet { None } else { waiting::tell(trace) };
     let lab = Lab::open(trace, options, progress).map_err(failed)?;
+    drop(waits);
     trace::say_warnings(trace, lab.warnings());
     checks::of_trace(args, trace, &lab)?;
     checks::note_left_out(args, trace, &lab);

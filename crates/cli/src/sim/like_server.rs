@@ -34,6 +34,7 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     let mut rows: Vec<Row> = Vec::new();
     for (trace, name) in checks::named(&args.traces) {
         let warn = |warning: &str| trace::say_warnings(trace, &[warning.to_owned()]);
+        let _waits = if args.quiet { None } else { super::waiting::tell(trace) };
         let of_trace = like_server::run(trace, &options, progress, warn);
         let of_trace = of_trace.map_err(|error| CommandError::Failed(error.to_string()))?;
         rows.extend(of_trace.into_iter().map(|row| Row { trace: name.clone(), ..row }));
