@@ -1,5 +1,5 @@
-//! What the log says of commits whose outcome is unknown. A store that can't tell is asked every second for each of them,
-//! for as long as it takes: the first time is said at once, and all others are counted and said now and then.
+//! What the log says of commits whose outcome is unknown. A store that can't tell is asked every second for each of
+//! them, for as long as it takes. The first time is said at once, all others are counted and said now and then.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Unsure {
     pub(super) fn failed(&mut self, now: Duration, ids: &[TxnId], error: &Unavailable) {
         if let Some(others) = self.failed.due(now) {
             let (commits, id) = (self.asked, ids.first().map(TxnId::to_string).unwrap_or_default());
-            tracing::error!(commits, id, %error, others, "the store can't say what became of commits; it is asked again");
+            tracing::error!(commits, id, %error, others, "the store can't say what became of commits; asking again");
         }
     }
 
