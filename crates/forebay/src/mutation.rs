@@ -302,6 +302,8 @@ pub enum Fault {
     RenewedByFailure,
     /// What was named as stale stays in use.
     StaleKept,
+    /// A validator does not say of which keys a write is under way.
+    HeldUnlisted,
     /// The age of copies is not compared with what was asked for.
     AgeIgnored,
     /// What a strict transaction has read is looked at once, and not held until it is decided.

@@ -86,6 +86,23 @@ impl WriteRates {
         }
     }
 
+    /// Before `now_s`, `document` was written so often, per second; it is not in the table yet. Nothing happens where
+    /// the table is full.
+    pub fn assume(&mut self, document: u64, per_second: f64, now_s: f64) {
+        if self.entries.len() >= self.entries_max || self.entries.contains_key(&document) {
+            return;
+        }
+        let weight = ((now_s - self.reference_s) / HALF_LIFE_S).exp2();
+        let count = ((per_second * (self.seen_s(now_s) + PRIOR_GAP_S) - 1.0) * weight).max(0.0);
+        self.order.insert((count.to_bits(), document), ());
+        self.entries.insert(document, Entry { count, writers: SmallVec::new() });
+    }
+
+    /// What was counted since the beginning, each second by what it counts now.
+    fn seen_s(&self, now_s: f64) -> f64 {
+        HALF_LIFE_S / std::f64::consts::LN_2 * (1.0 - (-(now_s - self.began_s) / HALF_LIFE_S).exp2())
+    }
+
     /// Documents in the table.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -155,9 +172,7 @@ impl WriteRates {
             }
             None => 0.0,
         };
-        // What was counted since the beginning, each second by what it counts now.
-        let seen_s = HALF_LIFE_S / std::f64::consts::LN_2 * (1.0 - (-(now_s - self.began_s) / HALF_LIFE_S).exp2());
-        (count * faded + 1.0) / (seen_s + PRIOR_GAP_S)
+        (count * faded + 1.0) / (self.seen_s(now_s) + PRIOR_GAP_S)
     }
 }
 
@@ -167,6 +182,15 @@ mod tests {
 
     fn exponential(random: &mut fastrand::Rng, mean: f64) -> f64 {
         -mean * (1.0 - random.f64()).ln()
+    }
+
+    #[test]
+    fn what_was_known_before_goes_on() {
+        let mut rates = WriteRates::new(2, 0.0);
+        let known = [(1, 6.25), (2, 0.5), (3, 9.0)];
+        known.into_iter().for_each(|(document, rate)| rates.assume(document, rate, 900.0));
+        assert_eq!([1, 2].map(|document| rates.rate(document, 0, 900.0)), [6.25, 0.5]);
+        assert_eq!(rates.rate(3, 0, 900.0), 0.5, "the table is full");
     }
 
     /// Poisson writes of known rates: the estimate is within three standard deviations, also over days.

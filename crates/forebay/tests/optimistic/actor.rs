@@ -8,6 +8,9 @@ use forebay::{Data, Key, Value};
 use crate::judge::Committed;
 use crate::network::Clock;
 
+/// Each client has so many sessions, which take turns by chance.
+const SESSIONS: u64 = 2;
+
 /// A transaction of the application, from its beginning to its answer and beyond.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -76,8 +79,10 @@ impl Actor {
 
     /// A transaction begins.
     pub fn begin(&mut self, script: Script, txn: u64, now_us: u64, records: &mut Vec<Record>) {
+        let session = (txn % SESSIONS) as u32;
         let committed = Committed {
             client: self.life,
+            session,
             level: script.level,
             began_us: now_us,
             ended_us: None,
@@ -86,7 +91,7 @@ impl Actor {
             writes: script.writes.iter().cloned().collect(),
             number: txn,
         };
-        self.core.step(Event::Begin(txn, script.level), self.clock.now_us(now_us));
+        self.core.step(Event::Begin(txn, session, script.level), self.clock.now_us(now_us));
         records.push(Record { committed, acknowledged: false });
         self.current = Some((script, txn, records.len() - 1));
     }

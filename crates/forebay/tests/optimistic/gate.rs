@@ -22,6 +22,7 @@ const GATE: &[Expected] = &[
     (Fault::AboveCeiling, Scenario::Faults, 100),
     (Fault::WritesIntoClosed, Scenario::Calm, 100),
     (Fault::ReadsUnguarded, Scenario::Calm, 100),
+    (Fault::HeldUnlisted, Scenario::Calm, 100),
     (Fault::ReadsForgotten, Scenario::Calm, 400),
     (Fault::PreparedUnseen, Scenario::Calm, 100),
     (Fault::GivenUpAlone, Scenario::Restarts, 400),
@@ -74,7 +75,8 @@ fn late_writes_for_an_ended_epoch_are_refused() {
 }
 
 fn is_staged_late() -> bool {
-    let mut shard = Shard::new(0, ShardOptions { recover_us: 1000, decide_us_max: 1000, rates_max: 4 }, 0);
+    let mut shard =
+        Shard::new(0, ShardOptions { recover_us: 1000, decide_us_max: 1000, rates_max: 4, tells: |_| false }, 0);
     let fenced = shard.step(Node::Validator(0), Message::Fence(0, 2), 0);
     assert_eq!(fenced, [(Node::Validator(0), Message::Fenced(0, 2, Stamp::ZERO, Vec::new()))]);
     let stamp = Stamp::new(5, TxnName { client: 1, number: 1 });

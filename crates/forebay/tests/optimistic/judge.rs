@@ -11,6 +11,8 @@ use forebay::txn::optimistic::{Level, Stamp};
 pub struct Committed {
     /// The life of its client.
     pub client: u32,
+    /// Its session, among those of the client.
+    pub session: u32,
     pub level: Level,
     /// In real time; the end is that of the answer, and absent where none came.
     pub began_us: u64,
@@ -91,9 +93,9 @@ fn edges_of_read(edges: &mut Edges, at: usize, writer: Option<usize>, of_key: &B
     }
 }
 
-/// Transactions of one client follow each other, if they are of the level that promises it.
+/// Transactions of one session follow each other, if they are of the level that promises it.
 fn sessions(all: &[Committed], edges: &mut Edges) {
-    let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut last: BTreeMap<(u32, u32), usize> = BTreeMap::new();
     let mut in_order: Vec<usize> = (0..all.len()).collect();
     in_order.sort_by_key(|at| all[*at].began_us);
     for at in in_order {
@@ -101,7 +103,7 @@ fn sessions(all: &[Committed], edges: &mut Edges) {
         if matches!(committed.level, Level::Bounded(_)) || committed.ended_us.is_none() {
             continue;
         }
-        if let Some(before) = last.insert(committed.client, at) {
+        if let Some(before) = last.insert((committed.client, committed.session), at) {
             edges[before].insert(at);
         }
     }
@@ -191,6 +193,7 @@ mod tests {
         let read = |(name, by): &(&str, u64)| (key(name), Stamp::at(*by), (*by > 0).then_some(*by));
         Committed {
             client: number as u32,
+            session: 0,
             level: Level::Strict,
             began_us: times.0,
             ended_us: Some(times.1),

@@ -3,7 +3,7 @@
 use forebay::Key;
 use forebay::lease::Leases;
 use forebay::runtime::simulated::SplitMix;
-use forebay::txn::optimistic::{ClientOptions, Layout, ShardOptions};
+use forebay::txn::optimistic::{ClientOptions, Layout, Rules, ShardOptions};
 use forebay::txn::validator::ValidatorOptions;
 
 use crate::network::Network;
@@ -110,7 +110,7 @@ impl Setting {
         let calmly_strict = scenario == Scenario::Strict && !faulty;
         let (validators_max, clients_max) = if calmly_strict { (5, 8) } else { (8, 16) };
         let shards = up_to(1 + u64::from(restarts), 4) as u16;
-        let layout = Layout { validators: up_to(2, validators_max) as u16, shards };
+        let layout = Layout { validators: up_to(2, validators_max) as u16, shards, together: false };
         let skew_us = match up_to(0, 2) {
             _ if restarts => 400,
             _ if calmly_strict => 5_000,
@@ -132,11 +132,14 @@ impl Setting {
                 keep_us: [12_000, 20_000, 100_000][up_to(0, 2) as usize],
                 versions_max: [6, 1_000][up_to(0, 1) as usize],
                 recover_us: if restarts { up_to(3_000, 12_000) } else { up_to(20_000, 60_000) },
+                literal: false,
+                tells: |_| false,
             },
             keeping: ShardOptions {
                 recover_us: up_to(20_000, 60_000),
                 decide_us_max: up_to(30_000, 90_000),
                 rates_max: 16,
+                tells: |key| key.name().ends_with(b"0"),
             },
             keys: (0..keys).map(|n| Key::new(0, format!("{seed}:{n}").as_bytes())).collect(),
             publish_us: up_to(1_000, 3_000),
@@ -161,8 +164,11 @@ fn client(layout: Layout, seed: u64, up_to: &mut impl FnMut(u64, u64) -> u64) ->
         layout,
         leases: [Leases::Fixed(lease), Leases::Fixed(lease), Leases::Endless, rule][up_to(0, 3) as usize],
         copies_max: 64,
+        cacheable: |_| true,
+        rules: Rules::FOREBAY,
         freshest: up_to(0, 1) == 1,
         resend_us: up_to(4_000, 8_000),
+        wait_us: 4_000,
         give_up_us: 40_000,
         unknown_us: 60_000,
         seed,

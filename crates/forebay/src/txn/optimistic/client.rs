@@ -4,111 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Layout;
-use super::commit::{Begun, Next, Unfinished};
+use super::commit::{Begun, Next, Reason, Unfinished};
 use super::copies::{Copies, Served};
-use super::message::{Document, Message, Node, Seen, Stamp, TxnName, Vote};
+use super::message::{Document, Message, Node, Resolved, Seen, Stamp, TxnName, Vote};
+use super::options::{ClientOptions, Effect, End, Event, Figures, Level};
 use crate::key::Key;
-use crate::lease::Leases;
 use crate::mutation::{Fault, on};
 use crate::value::Value;
-
-pub use super::commit::Reason;
-
-/// What a transaction sees of others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// All that it reads was there together, at most so many microseconds ago.
-    Bounded(u64),
-    /// Nothing before the last commit that its client was told of.
-    Session,
-    /// All that was committed before it began. Holds among strict transactions, where all are strict.
-    Strict,
-}
-
-/// What a client is told when it is made.
-#[derive(Clone, Debug)]
-pub struct ClientOptions {
-    /// Where keys are.
-    pub layout: Layout,
-    /// For how long copies are used.
-    pub leases: Leases,
-    /// Most copies.
-    pub copies_max: usize,
-    /// A read-only transaction that is validated is so for the latest moment that one of its copies knows of. Else for
-    /// the earliest that it can have: it aborts more rarely, and its copies are renewed for less.
-    pub freshest: bool,
-    /// What is not answered for so long is asked again.
-    pub resend_us: u64,
-    /// After so long, a transaction that is not decided is given up.
-    pub give_up_us: u64,
-    /// After so long, the application is told that the outcome is unknown.
-    pub unknown_us: u64,
-    /// Leases that begin together end apart by this.
-    pub seed: u64,
-}
-
-/// What a client is asked for. Transactions are named by numbers that the caller chooses.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// A transaction begins.
-    Begin(u64, Level),
-    /// It reads these, as one level.
-    Read(u64, Vec<Key>),
-    /// It writes this; `None` removes.
-    Write(u64, Key, Option<Value>),
-    /// It is to commit.
-    Commit(u64),
-    /// It is given up.
-    Abort(u64),
-    /// A message has come.
-    Message(Node, Message),
-    /// Time has passed.
-    Tick,
-}
-
-/// How a transaction ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// It has committed, at this place in the order.
-    Committed(Stamp),
-    /// It has not.
-    Aborted(Reason),
-    /// It has committed, or it will not: no answer came.
-    Unknown(Stamp),
-}
-
-/// What a client wants done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Send this.
-    Send(Node, Message),
-    /// Tell the transaction what it has read.
-    Read(u64, Vec<(Key, Served)>),
-    /// Tell it how it ended.
-    Ended(u64, End),
-}
-
-/// What a client has counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Reads that a copy served.
-    pub hits: u64,
-    /// Reads that a shard served.
-    pub fetched: u64,
-    /// Transactions that committed without a message.
-    pub local: u64,
-    /// Transactions that committed.
-    pub committed: u64,
-    /// Transactions that did not, for what they had read.
-    pub stale: u64,
-    /// Transactions that did not, for another reason.
-    pub aborted: u64,
-}
 
 /// A transaction that reads and writes.
 #[derive(Debug)]
 struct Running {
+    session: u32,
     level: Level,
     reads: BTreeMap<Key, Served>,
     writes: BTreeMap<Key, Option<Value>>,
@@ -117,6 +24,9 @@ struct Running {
     waits_for: BTreeSet<Key>,
     began_us: u64,
 }
+
+/// Who waits for a commit: a transaction, and its session.
+type Waiting = (u64, u32);
 
 /// A request to a shard.
 #[derive(Debug)]
@@ -129,10 +39,10 @@ struct Fetch {
 }
 
 /// What is known of a validator.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     epoch: u64,
-    resolved: Stamp,
+    resolved: Resolved,
 }
 
 /// One life of a client.
@@ -142,13 +52,13 @@ pub struct Client {
     options: ClientOptions,
     validators: Vec<Known>,
     copies: Copies,
-    /// Nothing that this client reads or writes comes before.
-    session: Stamp,
+    /// Of each session, where it has come to: nothing that it reads or writes later comes before.
+    sessions: BTreeMap<u32, Stamp>,
     /// The next transaction takes a stamp above this one.
     above: Stamp,
     running: BTreeMap<u64, Running>,
     fetches: BTreeMap<u64, Fetch>,
-    unfinished: BTreeMap<TxnName, (Option<u64>, Unfinished)>,
+    unfinished: BTreeMap<TxnName, (Option<Waiting>, Unfinished)>,
     next_fetch: u64,
     next_name: u32,
     figures: Figures,
@@ -157,14 +67,14 @@ pub struct Client {
 impl Client {
     /// The life `number`, which no client had before.
     pub fn new(number: u32, options: ClientOptions) -> Client {
-        let copies = Copies::new(options.leases, options.copies_max, options.seed);
+        let copies = Copies::new(&options);
         let validators = vec![Known::default(); usize::from(options.layout.validators.max(1))];
         Client {
             number,
             options,
             validators,
             copies,
-            session: Stamp::ZERO,
+            sessions: BTreeMap::new(),
             above: Stamp::ZERO,
             running: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -185,11 +95,20 @@ impl Client {
         (self.running.len(), self.unfinished.len(), self.copies.len())
     }
 
+    /// No transaction of this client that has not ended has a stamp up to this one, nor will one have: what the paper's
+    /// clients tell each other (section 4.4).
+    pub fn low_water(&self, now_us: u64) -> Stamp {
+        let under_way = self.unfinished.values().filter(|(_, unfinished)| unfinished.writes());
+        let first = under_way.map(|(_, unfinished)| unfinished.stamp().before()).min();
+        first.unwrap_or(Stamp::MAX).min(Stamp::at(now_us))
+    }
+
     /// Something has happened, at `now_us` by this client's clock.
     pub fn step(&mut self, event: Event, now_us: u64) -> Vec<Effect> {
         match event {
-            Event::Begin(txn, level) => {
+            Event::Begin(txn, session, level) => {
                 let running = Running {
+                    session,
                     level,
                     reads: BTreeMap::new(),
                     writes: BTreeMap::new(),
@@ -232,7 +151,7 @@ impl Client {
             } else if running.waits_for.insert(key.clone()) {
                 self.figures.fetched += 1;
                 // Asked for later, it could cover a write that the reply has missed.
-                let resolved = self.validators[usize::from(layout.validator(key))].resolved;
+                let resolved = self.validators[usize::from(layout.validator(key))].resolved.of(key);
                 missing.entry(layout.shard(key)).or_default().push((key.clone(), resolved));
             }
         }
@@ -269,7 +188,7 @@ impl Client {
         let Some(fetch) = self.fetches.remove(&number) else { return Vec::new() };
         for document in documents {
             let Some((key, resolved)) = fetch.keys.iter().find(|(key, _)| *key == document.key) else { continue };
-            let now_resolved = self.validators[usize::from(self.options.layout.validator(key))].resolved;
+            let now_resolved = self.validators[usize::from(self.options.layout.validator(key))].resolved.of(key);
             let fresh = document.version.max(if on(Fault::FreshWhenRead) { now_resolved } else { *resolved });
             self.copies.keep(&document, fresh, now_us);
             if let Some(running) = self.running.get_mut(&fetch.txn) {
@@ -281,11 +200,18 @@ impl Client {
         self.read_if_there(fetch.txn).into_iter().collect()
     }
 
+    /// Nothing that the session reads or writes comes before.
+    fn session(&self, number: u32) -> Stamp {
+        self.sessions.get(&number).copied().unwrap_or_default()
+    }
+
     fn commit(&mut self, txn: u64, now_us: u64) -> Vec<Effect> {
         let Some(running) = self.running.remove(&txn) else { return Vec::new() };
         if running.reads.is_empty() && running.writes.is_empty() {
-            return vec![self.ended(txn, false, End::Committed(self.session))];
+            let stamp = self.session(running.session);
+            return vec![self.ended((txn, running.session), false, End::Committed(stamp))];
         }
+        let (waiting, rules) = ((txn, running.session), self.options.rules);
         let written = running.reads.values().map(|served| served.version).max().unwrap_or_default();
         let fresh = running.reads.values().map(|served| served.fresh);
         let (least, most) = (fresh.clone().min().unwrap_or_default(), fresh.max().unwrap_or_default());
@@ -294,7 +220,10 @@ impl Client {
         // Below it, a transaction that compares what it has read would compare too little.
         let mut compared = None;
         let stamp = if running.writes.is_empty() {
-            let session = if let Level::Bounded(_) = running.level { Stamp::ZERO } else { self.session };
+            let session = match running.level {
+                Level::Bounded(_) => Stamp::ZERO,
+                _ => self.session(running.session),
+            };
             let from = written.max(session);
             let aged = |age_us: u64| least < Stamp::at(now_us.saturating_sub(age_us)) && !on(Fault::AgeIgnored);
             let local = match running.level {
@@ -302,10 +231,10 @@ impl Client {
                 Level::Session => from <= least || on(Fault::LocalUnchecked),
                 Level::Strict => false,
             };
-            if local {
+            if local && rules.local {
                 self.figures.local += 1;
                 let remember = running.level == Level::Session && !on(Fault::SessionForgetsReads);
-                return vec![self.ended(txn, remember, End::Committed(least))];
+                return vec![self.ended(waiting, remember, End::Committed(least))];
             }
             let from = match running.level {
                 Level::Bounded(age_us) if aged(age_us) => from.max(Stamp::at(now_us.saturating_sub(age_us))),
@@ -314,36 +243,37 @@ impl Client {
             compared = on(Fault::ValidatedBelow).then_some(written);
             if self.options.freshest { from.max(most) } else { from }
         } else {
-            let after = written.max(self.session).max(above);
+            let after = written.max(self.session(running.session)).max(above);
             Stamp::new(now_us.max(after.us().saturating_add(1)), name)
         };
         self.next_name += 1;
         let strict = running.level == Level::Strict;
         let compared = compared.unwrap_or(stamp);
-        let compare = |(_, served): &(&Key, &Served)| strict || served.fresh < compared;
+        let compare = |(_, served): &(&Key, &Served)| strict || !rules.known_fresh || served.fresh < compared;
         let seen = |(key, served): (&Key, &Served)| {
             let Served { version, fresh, .. } = served;
             Seen { key: key.clone(), version: *version, fresh: *fresh }
         };
         let seen = running.reads.iter().filter(compare).map(seen).collect();
-        let begun = Begun { name, stamp, strict, seen, writes: running.writes };
+        let begun = Begun { name, stamp, strict, seen, writes: running.writes, home: rules.home };
         let epoch = |validator: u16| self.validators[usize::from(validator)].epoch;
         let unfinished = Unfinished::new(begun, self.options.layout, epoch, now_us);
         let questions = unfinished.questions();
         if questions.is_empty() {
-            return vec![self.ended(txn, true, End::Committed(stamp))];
+            return vec![self.ended(waiting, true, End::Committed(stamp))];
         }
-        self.unfinished.insert(name, (Some(txn), unfinished));
+        self.unfinished.insert(name, (Some(waiting), unfinished));
         questions.into_iter().map(|(to, message)| Effect::Send(to, message)).collect()
     }
 
     /// The application is told how a transaction ended.
-    fn ended(&mut self, txn: u64, remember: bool, end: End) -> Effect {
+    fn ended(&mut self, (txn, session): Waiting, remember: bool, end: End) -> Effect {
         match &end {
             End::Committed(stamp) => {
                 self.figures.committed += 1;
                 if remember {
-                    self.session = self.session.max(*stamp);
+                    let floor = self.sessions.entry(session).or_default();
+                    *floor = stamp.max(floor).to_owned();
                 }
             }
             End::Aborted(Reason::Stale(_)) => self.figures.stale += 1,
@@ -355,10 +285,16 @@ impl Client {
     fn message(&mut self, message: Message, now_us: u64) -> Vec<Effect> {
         let (name, next) = match message {
             Message::Got(number, documents) => return self.got(number, documents, now_us),
+            Message::Invalidate(keys, stamp) => {
+                keys.iter().for_each(|key| self.copies.evict_below(key, stamp));
+                return Vec::new();
+            }
             Message::Resolved(validator, epoch, resolved) => {
                 if let Some(known) = self.validators.get_mut(usize::from(validator)) {
                     known.epoch = known.epoch.max(epoch);
-                    known.resolved = known.resolved.max(resolved);
+                    if resolved.closed > known.resolved.closed {
+                        known.resolved = resolved;
+                    }
                 }
                 return Vec::new();
             }
@@ -366,7 +302,8 @@ impl Client {
                 if let Some(known) = self.validators.get_mut(usize::from(validator)) {
                     known.epoch = known.epoch.max(epoch);
                 }
-                if let (Vote::Stale(stale), false) = (&vote, self.unfinished.contains_key(&name)) {
+                let evict = self.options.rules.evict && !self.unfinished.contains_key(&name);
+                if let (Vote::Stale(stale), true) = (&vote, evict) {
                     // It was aborted by the first such vote.
                     stale.iter().for_each(|(key, newest)| self.copies.evict_below(key, newest.unwrap_or(Stamp::MAX)));
                 }
@@ -430,8 +367,9 @@ impl Client {
                 }
                 let Some((_, over)) = self.unfinished.remove(&name) else { return Vec::new() };
                 if let Reason::Stale(keys) = &reason {
-                    let stale = over.seen().iter().filter(|seen| keys.contains(&seen.key) && !on(Fault::StaleKept));
-                    stale.for_each(|seen| self.copies.evict(&seen.key, seen.version));
+                    let evict = self.options.rules.evict && !on(Fault::StaleKept);
+                    let stale = over.seen().iter().filter(|seen| keys.contains(&seen.key));
+                    stale.for_each(|seen| self.copies.stale(&seen.key, seen.version, evict));
                 }
                 let mut effects: Vec<Effect> = send(sent).collect();
                 effects.extend(txn.map(|txn| self.ended(txn, false, End::Aborted(reason))));
@@ -442,8 +380,10 @@ impl Client {
 
     /// What a commit has read is fresh up to its stamp, and what it has written is known.
     fn renew(&mut self, name: TxnName, now_us: u64) {
-        self.renew_seen(name, now_us);
-        let Some((_, unfinished)) = self.unfinished.get(&name) else { return };
+        if self.options.rules.renew {
+            self.renew_seen(name, now_us);
+        }
+        let Some((_, unfinished)) = self.unfinished.get(&name).filter(|_| self.options.rules.own) else { return };
         let stamp = unfinished.stamp();
         for (key, value) in unfinished.written() {
             self.copies.keep_own(key, value.clone(), stamp, now_us);
@@ -459,14 +399,14 @@ impl Client {
 
     /// What is not answered is asked again, or given up.
     fn tick(&mut self, now_us: u64) -> Vec<Effect> {
-        let ClientOptions { resend_us, give_up_us, unknown_us, .. } = self.options;
+        let ClientOptions { resend_us, wait_us, give_up_us, unknown_us, .. } = self.options;
         let mut effects = Vec::new();
         let late = |running: &Running| now_us.abs_diff(running.began_us) >= give_up_us && !running.waits_for.is_empty();
-        let given_up: Vec<u64> =
-            self.running.iter().filter(|(_, running)| late(running)).map(|(txn, _)| *txn).collect();
-        for txn in given_up {
-            self.running.remove(&txn);
-            effects.push(self.ended(txn, false, End::Aborted(Reason::TimedOut)));
+        let given_up = self.running.iter().filter(|(_, running)| late(running));
+        let given_up: Vec<Waiting> = given_up.map(|(txn, running)| (*txn, running.session)).collect();
+        for waiting in given_up {
+            self.running.remove(&waiting.0);
+            effects.push(self.ended(waiting, false, End::Aborted(Reason::TimedOut)));
         }
         self.fetches.retain(|_, fetch| self.running.contains_key(&fetch.txn));
         for (number, fetch) in &mut self.fetches {
@@ -485,7 +425,7 @@ impl Client {
             }
             let stamp = unfinished.stamp();
             let untold = unfinished.is_unknown(now_us, unknown_us).then(|| txn.take()).flatten();
-            if unfinished.asks_again(now_us, resend_us) {
+            if unfinished.asks_again(now_us, resend_us, wait_us) {
                 let questions = unfinished.questions().into_iter();
                 effects.extend(questions.map(|(to, message)| Effect::Send(to, message)));
             }

@@ -1,8 +1,9 @@
 //! A commit under way, from the first question to the last answer.
 //!
-//! A transaction that writes asks its validators and stages its writes at the same time. Then its home decides; that
-//! is its commit. Then its writes are applied, then its validators are told, then its home may forget it. One that
-//! only reads is done when its validators agree.
+//! A transaction that writes asks its validators and stages its writes at the same time, but for those of its home. The
+//! home gets them with the question that decides, and writes them as it decides; that is the commit. Then the other
+//! writes are applied, then the validators are told, then the home may forget the transaction. One that only reads is
+//! done when its validators agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,6 +66,7 @@ pub struct Unfinished {
     writes: BTreeMap<Key, Option<Value>>,
     layout: Layout,
     parties: Option<Parties>,
+    home: bool,
     /// The validators that are asked, and their epochs.
     epochs: BTreeMap<u16, u64>,
     phase: Phase,
@@ -72,6 +74,8 @@ pub struct Unfinished {
     shards: BTreeSet<u16>,
     began_us: u64,
     sent_us: u64,
+    /// A validator has answered that it has to ask again.
+    waits: bool,
 }
 
 /// What a commit is made of.
@@ -87,6 +91,8 @@ pub struct Begun {
     pub seen: Vec<Seen>,
     /// What it writes.
     pub writes: BTreeMap<Key, Option<Value>>,
+    /// Its home decides it; else this client does.
+    pub home: bool,
 }
 
 /// What is to be sent.
@@ -95,7 +101,7 @@ type Sent = Vec<(Node, Message)>;
 impl Unfinished {
     /// A commit that begins at `now_us`. `epoch` knows the validators' epochs.
     pub fn new(begun: Begun, layout: Layout, epoch: impl Fn(u16) -> u64, now_us: u64) -> Unfinished {
-        let Begun { name, stamp, strict, seen, writes } = begun;
+        let Begun { name, stamp, strict, seen, writes, home } = begun;
         let read = seen.iter().map(|seen| &seen.key);
         let validators: BTreeSet<u16> = read.chain(writes.keys()).map(|key| layout.validator(key)).collect();
         let epochs: BTreeMap<u16, u64> = validators.iter().map(|number| (*number, epoch(*number))).collect();
@@ -105,6 +111,7 @@ impl Unfinished {
             shards: shards.iter().copied().collect(),
             validators: epochs.iter().map(|(number, epoch)| (*number, *epoch)).collect(),
         });
+        let shards = parties.iter().flat_map(|parties| Unfinished::staging(parties, home)).collect();
         Unfinished {
             name,
             stamp,
@@ -113,12 +120,14 @@ impl Unfinished {
             writes,
             layout,
             parties,
+            home,
             epochs,
             phase: Phase::Asking,
             validators,
             shards,
             began_us: now_us,
             sent_us: now_us,
+            waits: false,
         }
     }
 
@@ -147,11 +156,12 @@ impl Unfinished {
         match (self.phase, &self.parties) {
             (Phase::Asking, _) => self.asking(),
             (Phase::Deciding, Some(parties)) => {
-                vec![(Node::Shard(parties.home), Message::Decide(self.stamp, true, parties.validators.clone()))]
+                let stage = self.stage(parties.home, parties);
+                vec![(Node::Shard(parties.home), Message::Commit(stage))]
             }
             (Phase::Applying | Phase::Settling, Some(_)) => {
                 let shards = self.shards.iter().map(|shard| (Node::Shard(*shard), Message::Apply(self.stamp)));
-                let tell = self.phase == Phase::Settling || on(Fault::SettledAtDecision);
+                let tell = self.phase == Phase::Settling || !self.home || on(Fault::SettledAtDecision);
                 let validators = self.validators.iter().filter(|_| tell);
                 let settle = |number: &u16| (Node::Validator(*number), Message::Settle(self.stamp, true));
                 shards.chain(validators.map(settle)).collect()
@@ -176,12 +186,21 @@ impl Unfinished {
             sent.push((Node::Validator(*number), Message::Validate(asked)));
         }
         for (shard, parties) in self.shards.iter().zip(self.parties.iter().cycle()) {
-            let of_it = self.writes.iter().filter(|(key, _)| self.layout.shard(key) == *shard);
-            let writes = of_it.map(|(key, value)| (key.clone(), value.clone())).collect();
-            let stage = Stage { stamp: self.stamp, parties: parties.clone(), writes };
-            sent.push((Node::Shard(*shard), Message::Stage(stage)));
+            sent.push((Node::Shard(*shard), Message::Stage(self.stage(*shard, parties))));
         }
         sent
+    }
+
+    /// The writes of one shard.
+    fn stage(&self, shard: u16, parties: &Parties) -> Stage {
+        let of_it = self.writes.iter().filter(|(key, _)| self.layout.shard(key) == shard);
+        let writes = of_it.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Stage { stamp: self.stamp, parties: parties.clone(), writes }
+    }
+
+    /// The shards that have to be asked: the home gets its writes with the question that decides.
+    fn staging(parties: &Parties, home: bool) -> BTreeSet<u16> {
+        parties.shards.iter().copied().filter(|shard| !home || *shard != parties.home).collect()
     }
 
     /// All its nodes are told that it does not commit. Whichever is not told asks its home.
@@ -194,7 +213,7 @@ impl Unfinished {
 
     /// Its home may forget it.
     pub fn forgetting(&self) -> Sent {
-        let home = self.parties.iter().map(|parties| Node::Shard(parties.home));
+        let home = self.parties.iter().filter(|_| self.home).map(|parties| Node::Shard(parties.home));
         home.map(|home| (home, Message::Forget(self.stamp))).collect()
     }
 
@@ -211,7 +230,10 @@ impl Unfinished {
             Vote::Stale(stale) => Next::Aborted(Reason::Stale(stale.into_iter().map(|(key, _)| key).collect()), None),
             Vote::Later(stamp) => Next::Aborted(Reason::Later, Some(stamp)),
             // What only reads holds up nothing: it asks again.
-            Vote::Wait(_) | Vote::Early if !self.writes() => Next::Wait,
+            Vote::Wait(_) | Vote::Early if !self.writes() => {
+                self.waits = true;
+                Next::Wait
+            }
             Vote::Epoch if !self.writes() => {
                 self.epochs.insert(validator, epoch);
                 Next::Send
@@ -239,7 +261,9 @@ impl Unfinished {
         if !self.validators.is_empty() || !self.shards.is_empty() {
             return Next::Wait;
         }
-        if self.writes() {
+        if self.writes() && !self.home {
+            self.apply();
+        } else if self.writes() {
             self.phase = Phase::Deciding;
             return if on(Fault::AnsweredUndecided) { Next::Committed } else { Next::Send };
         }
@@ -249,15 +273,23 @@ impl Unfinished {
 
     /// Its home has decided.
     pub fn decided(&mut self, commit: bool) -> Next {
-        match (self.phase, commit, &self.parties) {
-            (Phase::Deciding, true, Some(parties)) => {
-                self.phase = Phase::Applying;
-                self.shards = parties.shards.iter().copied().collect();
-                self.validators = self.epochs.keys().copied().collect();
+        match (self.phase, commit) {
+            (Phase::Deciding, true) => {
+                self.apply();
                 Next::Committed
             }
-            (Phase::Deciding, false, _) => Next::Aborted(Reason::Overtaken, None),
+            (Phase::Deciding, false) => Next::Aborted(Reason::Overtaken, None),
             _ => Next::Wait,
+        }
+    }
+
+    /// It has committed: its shards and validators are to be told.
+    fn apply(&mut self) {
+        self.phase = Phase::Applying;
+        self.shards = self.parties.iter().flat_map(|parties| Unfinished::staging(parties, self.home)).collect();
+        self.validators = self.epochs.keys().copied().collect();
+        if self.shards.is_empty() {
+            self.phase = Phase::Settling;
         }
     }
 
@@ -277,11 +309,13 @@ impl Unfinished {
         if over { Next::Over } else { Next::Wait }
     }
 
-    /// Whether it is time to ask again, at `now_us`, after `resend_us`.
-    pub fn asks_again(&mut self, now_us: u64, resend_us: u64) -> bool {
-        let again = now_us.abs_diff(self.sent_us) >= resend_us;
+    /// Whether it is time to ask again, at `now_us`: after `resend_us`, or `wait_us` where a validator had it wait.
+    pub fn asks_again(&mut self, now_us: u64, resend_us: u64, wait_us: u64) -> bool {
+        let after_us = if self.waits { resend_us.min(wait_us) } else { resend_us };
+        let again = now_us.abs_diff(self.sent_us) >= after_us;
         if again {
             self.sent_us = now_us;
+            self.waits = false;
         }
         again
     }

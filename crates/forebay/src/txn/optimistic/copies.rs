@@ -1,8 +1,9 @@
 //! The copies that a client keeps, and until when it uses them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::message::{Document, Stamp};
+use super::options::ClientOptions;
 use crate::key::Key;
 use crate::lease::{Leases, ReadGap};
 use crate::mutation::{Fault, on};
@@ -30,6 +31,40 @@ struct Copy {
     until_us: u64,
     /// Writes by others, per second.
     writes: f64,
+    /// When it was last used: its place in the order.
+    used: u64,
+}
+
+/// What is known of a key, whether there is a copy of it or not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    gap: ReadGap,
+    /// Reads that a copy served, and those of them that were found stale.
+    served: u32,
+    stale: u32,
+}
+
+/// What is known of keys, of those that were read last. A key is in the younger half once it was read; when that is
+/// full, it becomes the older half.
+#[derive(Debug, Default)]
+struct Pasts {
+    younger: HashMap<Key, Past>,
+    older: HashMap<Key, Past>,
+}
+
+impl Pasts {
+    fn get(&self, key: &Key) -> Option<&Past> {
+        self.younger.get(key).or_else(|| self.older.get(key))
+    }
+
+    /// That of `key`, where it is known. A half has at most `most`.
+    fn entry(&mut self, key: &Key, most: usize) -> &mut Past {
+        if self.younger.len() >= most && !self.younger.contains_key(key) {
+            self.older = std::mem::take(&mut self.younger);
+        }
+        let older = &mut self.older;
+        self.younger.entry(key.clone()).or_insert_with(|| older.remove(key).unwrap_or_default())
+    }
 }
 
 /// All copies of one client.
@@ -37,28 +72,49 @@ struct Copy {
 pub struct Copies {
     leases: Leases,
     copies_max: usize,
-    copies: BTreeMap<Key, Copy>,
-    /// How often documents are read, kept or not.
-    gaps: BTreeMap<Key, ReadGap>,
+    cacheable: fn(&Key) -> bool,
+    stale_share_max: f64,
+    copies: HashMap<Key, Copy>,
+    /// By when they were used, the last one at the end.
+    order: BTreeMap<u64, Key>,
+    uses: u64,
+    pasts: Pasts,
     /// From which the lengths of leases are drawn.
     drawn: u64,
 }
 
+/// Reads that copies of a key served before its share of stale ones counts.
+const SERVED_MIN: u32 = 16;
+
 impl Copies {
     /// None yet.
-    pub fn new(leases: Leases, copies_max: usize, seed: u64) -> Copies {
-        Copies { leases, copies_max, copies: BTreeMap::new(), gaps: BTreeMap::new(), drawn: seed }
+    pub fn new(options: &ClientOptions) -> Copies {
+        Copies {
+            leases: options.leases,
+            copies_max: options.copies_max,
+            cacheable: options.cacheable,
+            stale_share_max: options.rules.stale_share_max,
+            copies: HashMap::new(),
+            order: BTreeMap::new(),
+            uses: 0,
+            pasts: Pasts::default(),
+            drawn: options.seed,
+        }
     }
 
     /// The copy of `key`, if its lease has not ended.
     pub fn serve(&mut self, key: &Key, now_us: u64) -> Option<Served> {
-        if self.gaps.len() >= 4 * self.copies_max && !self.gaps.contains_key(key) {
-            self.gaps.clear();
+        if !(self.cacheable)(key) || self.leases == Leases::None {
+            return None;
         }
-        self.gaps.entry(key.clone()).or_default().read(seconds(now_us));
-        let copy = self.copies.get(key).filter(|copy| now_us < copy.until_us)?;
-        let Copy { version, fresh, value, .. } = copy;
-        Some(Served { version: *version, fresh: *fresh, value: value.clone(), cached: true })
+        let past = self.pasts.entry(key, 2 * self.copies_max);
+        past.gap.read(seconds(now_us));
+        let copy = self.copies.get_mut(key).filter(|copy| now_us < copy.until_us)?;
+        past.served = past.served.saturating_add(1);
+        self.uses += 1;
+        self.order.remove(&std::mem::replace(&mut copy.used, self.uses));
+        self.order.insert(self.uses, key.clone());
+        Some(Served { version: copy.version, fresh: copy.fresh, value: copy.value.clone(), cached: true })
     }
 
     /// Keeps what was read or written, unless something newer is there.
@@ -70,16 +126,26 @@ impl Copies {
             _ => fresh,
         };
         let Some(length_us) = self.length_us(key, *writes) else {
-            self.copies.remove(key);
+            self.remove(key);
             return;
         };
-        if self.copies.len() >= self.copies_max && !self.copies.contains_key(key) {
-            let first = self.copies.iter().min_by_key(|(_, copy)| copy.until_us).map(|(key, _)| key.clone());
-            first.and_then(|first| self.copies.remove(&first));
+        self.remove(key);
+        if self.copies.len() >= self.copies_max
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.copies.remove(&oldest);
         }
         let until_us = now_us.saturating_add(length_us);
-        let copy = Copy { version: *version, fresh, value: value.clone(), until_us, writes: *writes };
-        self.copies.insert(key.clone(), copy);
+        self.uses += 1;
+        self.order.insert(self.uses, key.clone());
+        let (version, value, writes, used) = (*version, value.clone(), *writes, self.uses);
+        self.copies.insert(key.clone(), Copy { version, fresh, value, until_us, writes, used });
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(copy) = self.copies.remove(key) {
+            self.order.remove(&copy.used);
+        }
     }
 
     /// Keeps what a transaction has written at `stamp`.
@@ -99,17 +165,21 @@ impl Copies {
         }
     }
 
-    /// The copy at `version` is stale.
-    pub fn evict(&mut self, key: &Key, version: Stamp) {
-        if self.copies.get(key).is_some_and(|copy| copy.version == version) {
-            self.copies.remove(key);
+    /// What was read of `key` at `version` from a copy was found stale; whether the copy goes, `evict` says.
+    pub fn stale(&mut self, key: &Key, version: Stamp, evict: bool) {
+        if (self.cacheable)(key) {
+            let past = self.pasts.entry(key, 2 * self.copies_max);
+            past.stale = past.stale.saturating_add(1);
+        }
+        if evict && self.copies.get(key).is_some_and(|copy| copy.version == version) {
+            self.remove(key);
         }
     }
 
     /// What the copy has was replaced at `newest`, or before.
     pub fn evict_below(&mut self, key: &Key, newest: Stamp) {
         if self.copies.get(key).is_some_and(|copy| copy.version < newest) && !on(Fault::StaleKept) {
-            self.copies.remove(key);
+            self.remove(key);
         }
     }
 
@@ -121,8 +191,15 @@ impl Copies {
     fn length_us(&mut self, key: &Key, writes: f64) -> Option<u64> {
         self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let chance = (self.drawn >> 11) as f64 / (1u64 << 53) as f64;
-        let gap = self.gaps.get(key).and_then(ReadGap::gap);
-        let length = self.leases.length(gap, writes, chance)?;
+        if !(self.cacheable)(key) {
+            return None;
+        }
+        let past = self.pasts.get(key).copied().unwrap_or_default();
+        let stale_share = f64::from(past.stale) / f64::from(past.served.max(SERVED_MIN));
+        if self.stale_share_max < 1.0 && stale_share >= self.stale_share_max {
+            return None;
+        }
+        let length = self.leases.length(past.gap.gap(), writes, chance)?;
         Some((length * 1e6) as u64)
     }
 }

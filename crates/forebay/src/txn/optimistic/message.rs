@@ -165,6 +165,24 @@ pub struct Prepared {
     pub keys: Vec<Key>,
 }
 
+/// Up to where all writes of a validator's keys are in the shards, and none will come. It is one stamp for all keys but
+/// those whose writes up to there are not applied yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// No write that the validator has not seen will have a stamp up to this one.
+    pub closed: Stamp,
+    /// Hashes of keys, in order, and for each up to where its writes are in the shards.
+    pub held: Vec<(u64, Stamp)>,
+}
+
+impl Resolved {
+    /// Up to where all writes of `key` are in its shard, and none will come.
+    pub fn of(&self, key: &Key) -> Stamp {
+        let hash = key.borrow().hash64();
+        self.held.binary_search_by_key(&hash, |(hash, _)| *hash).map_or(self.closed, |at| self.held[at].1)
+    }
+}
+
 /// What one node tells another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
@@ -172,8 +190,11 @@ pub enum Message {
     Get(u64, Vec<Key>),
     /// To a shard: keep these writes until the transaction is decided.
     Stage(Stage),
-    /// To the home of a transaction: it is to commit, or not; what was decided first holds.
-    Decide(Stamp, bool, Vec<(u16, u64)>),
+    /// To the home of a transaction: all have agreed, so it is to commit, with these writes of the home; what was decided
+    /// first holds.
+    Commit(Stage),
+    /// To its home: if it is not decided, it does not commit.
+    GiveUp(Stamp),
     /// To a shard: the transaction has committed.
     Apply(Stamp),
     /// To a shard: it has not.
@@ -204,6 +225,10 @@ pub enum Message {
     Applied(Stamp, u16),
     /// To a client: the validator knows how it ended.
     Settled(Stamp, u16),
-    /// To clients: all writes of the validator's keys up to this stamp are in the shards, and none will come.
-    Resolved(u16, u64, Stamp),
+    /// To a validator that tells of writes: the client has read these from shards.
+    Reads(Vec<Key>),
+    /// To a client: these were written at this stamp, or later.
+    Invalidate(Vec<Key>, Stamp),
+    /// To clients: what the validator knows to be resolved in its epoch.
+    Resolved(u16, u64, Resolved),
 }

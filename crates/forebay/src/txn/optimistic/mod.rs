@@ -13,14 +13,19 @@ mod client;
 mod commit;
 mod copies;
 pub mod message;
+mod options;
 mod shard;
+mod sharers;
 
 use crate::key::Key;
 
-pub use client::{Client, ClientOptions, Effect, End, Event, Figures, Level, Reason};
+pub use client::Client;
+pub use commit::Reason;
 pub use copies::Served;
-pub use message::{Message, Node, Stamp, TxnName};
+pub use message::{Message, Node, Resolved, Stamp, TxnName};
+pub use options::{ClientOptions, Effect, End, Event, Figures, Level, Rules};
 pub use shard::{Shard, ShardOptions};
+pub use sharers::Sharers;
 
 /// How many validators and shards there are. All nodes have one layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +34,16 @@ pub struct Layout {
     pub validators: u16,
     /// Shards, numbered from 0.
     pub shards: u16,
+    /// Each shard has its own validator: they know one set of keys, and there are as many of both.
+    pub together: bool,
 }
 
 impl Layout {
     /// The validator of `key`.
     pub fn validator(self, key: &Key) -> u16 {
-        (key.borrow().hash64() % u64::from(self.validators.max(1))) as u16
+        let hash = key.borrow().hash64();
+        let hash = if self.together { hash >> 32 } else { hash };
+        (hash % u64::from(self.validators.max(1))) as u16
     }
 
     /// The shard of `key`.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::message::{Document, Message, Node, Prepared, Stage, Stamp, TxnName};
+use super::sharers::Sharers;
 use crate::key::Key;
 use crate::lease::WriteRates;
 use crate::mutation::{Fault, on};
@@ -18,6 +19,8 @@ pub struct ShardOptions {
     pub decide_us_max: u64,
     /// Documents whose writes are counted apart.
     pub rates_max: usize,
+    /// Of which keys readers are told that they were written.
+    pub tells: fn(&Key) -> bool,
 }
 
 /// Writes that wait.
@@ -45,6 +48,7 @@ pub struct Shard {
     /// What validators have promised at most.
     ceilings: HashMap<u16, Stamp>,
     rates: WriteRates,
+    sharers: Sharers,
 }
 
 /// What is to be sent.
@@ -54,6 +58,7 @@ impl Shard {
     /// The empty shard `number` at `now_us`.
     pub fn new(number: u16, options: ShardOptions, now_us: u64) -> Shard {
         let rates = WriteRates::new(options.rates_max, seconds(now_us));
+        let sharers = Sharers::new(options.tells);
         Shard {
             number,
             options,
@@ -65,7 +70,13 @@ impl Shard {
             epochs: HashMap::new(),
             ceilings: HashMap::new(),
             rates,
+            sharers,
         }
+    }
+
+    /// For long now, `key` was written so often, per second: where a shard begins with what was counted before.
+    pub fn assume_writes(&mut self, key: &Key, per_second: f64, now_us: u64) {
+        self.rates.assume(key.borrow().hash64(), per_second, seconds(now_us));
     }
 
     /// Transactions whose writes are staged.
@@ -86,24 +97,31 @@ impl Shard {
     /// A message has come.
     pub fn step(&mut self, from: Node, message: Message, now_us: u64) -> Sent {
         let answer = match message {
-            Message::Get(number, keys) => Message::Got(number, self.read(&keys, from, now_us)),
+            Message::Get(number, keys) => {
+                self.sharers.read(&keys, from);
+                Message::Got(number, self.read(&keys, from, now_us))
+            }
             Message::Stage(stage) => {
                 let stamp = stage.stamp;
                 Message::Staged(stamp, self.number, self.stage(stage, now_us))
             }
-            Message::Decide(stamp, commit, votes) => Message::Decided(stamp, self.decide(stamp, commit, &votes)),
+            Message::Commit(stage) => {
+                let stamp = stage.stamp;
+                let (commit, mut sent) = self.commit(stage, now_us);
+                sent.push((from, Message::Decided(stamp, commit)));
+                return sent;
+            }
+            Message::GiveUp(stamp) => Message::Decided(stamp, self.decide(stamp, false)),
             Message::Apply(stamp) => {
-                self.apply(stamp, now_us);
-                Message::Applied(stamp, self.number)
+                let mut sent = self.apply(stamp, now_us);
+                sent.push((from, Message::Applied(stamp, self.number)));
+                return sent;
             }
             Message::Drop(stamp) | Message::Decided(stamp, false) => {
                 self.staged.remove(&stamp.txn());
                 return Sent::new();
             }
-            Message::Decided(stamp, true) => {
-                self.apply(stamp, now_us);
-                return Sent::new();
-            }
+            Message::Decided(stamp, true) => return self.apply(stamp, now_us),
             Message::Forget(stamp) => {
                 self.decisions.remove(&stamp.txn());
                 return Sent::new();
@@ -136,7 +154,7 @@ impl Shard {
         for staged in self.staged.values_mut().filter(|staged| staged.since_us.abs_diff(now_us) >= recover_us) {
             staged.since_us = now_us;
             let home = Node::Shard(staged.stage.parties.home);
-            sent.push((home, Message::Decide(staged.stage.stamp, false, Vec::new())));
+            sent.push((home, Message::GiveUp(staged.stage.stamp)));
         }
         let old = Stamp::at(now_us.saturating_sub(self.options.decide_us_max));
         while let Some(stamp) = self.aborted.first().copied().filter(|stamp| *stamp < old) {
@@ -177,8 +195,18 @@ impl Shard {
         true
     }
 
+    /// All have agreed: the transaction commits if nothing was decided before, and no vote is outdated. Then this shard's
+    /// writes of it are there at once. Whether it commits, and which readers are told.
+    fn commit(&mut self, stage: Stage, now_us: u64) -> (bool, Sent) {
+        let known = self.decisions.contains_key(&stage.stamp.txn());
+        let outdated = self.outdated(&stage.parties.validators) && !on(Fault::OldVotesCommit);
+        let commit = self.decide(stage.stamp, !outdated);
+        let sent = if commit && !known { self.write(stage, now_us) } else { Sent::new() };
+        (commit, sent)
+    }
+
     /// The one place where a transaction is decided. The first to ask decides it.
-    fn decide(&mut self, stamp: Stamp, commit: bool, votes: &[(u16, u64)]) -> bool {
+    fn decide(&mut self, stamp: Stamp, commit: bool) -> bool {
         let name = stamp.txn();
         match self.decisions.get(&name) {
             Some(commit) if !on(Fault::DecidedTwice) => return *commit,
@@ -187,8 +215,6 @@ impl Shard {
         if stamp <= self.forgotten {
             return false;
         }
-        let outdated = self.outdated(votes) && !on(Fault::OldVotesCommit);
-        let commit = commit && !outdated;
         self.decisions.insert(name, commit);
         if !commit {
             self.aborted.insert(stamp);
@@ -196,9 +222,15 @@ impl Shard {
         commit
     }
 
-    fn apply(&mut self, stamp: Stamp, now_us: u64) {
-        let Some(staged) = self.staged.remove(&stamp.txn()) else { return };
-        for (key, value) in staged.stage.writes {
+    /// The staged writes become documents; which readers of theirs are told.
+    fn apply(&mut self, stamp: Stamp, now_us: u64) -> Sent {
+        self.staged.remove(&stamp.txn()).map_or_else(Sent::new, |staged| self.write(staged.stage, now_us))
+    }
+
+    fn write(&mut self, stage: Stage, now_us: u64) -> Sent {
+        let Stage { stamp, writes, .. } = stage;
+        let keys: Vec<Key> = writes.iter().map(|(key, _)| key.clone()).collect();
+        for (key, value) in writes {
             self.rates.write(key.borrow().hash64(), stamp.txn().client, seconds(now_us));
             let document = self.documents.entry(key).or_default();
             // Of two blind writes the later may come first.
@@ -206,6 +238,7 @@ impl Shard {
                 *document = (stamp, value);
             }
         }
+        self.sharers.written(&keys, stamp)
     }
 
     /// The validator begins an epoch; what is staged of it. `None`: it has begun a later one.

@@ -33,17 +33,31 @@ pub struct Keys {
     prepared: BTreeSet<(Stamp, Key)>,
     /// Writes up to here may be forgotten.
     forgotten: Stamp,
+    /// What was read has to be the last version, whatever the stamp.
+    literal: bool,
 }
 
 impl Keys {
-    /// Of writes up to `forgotten` nothing is known.
-    pub fn new(forgotten: Stamp) -> Keys {
-        Keys { forgotten, ..Keys::default() }
+    /// Of writes up to `forgotten` nothing is known. If `literal`, reads are judged as in algorithm 3 of the paper.
+    pub fn new(forgotten: Stamp, literal: bool) -> Keys {
+        Keys { forgotten, literal, ..Keys::default() }
     }
 
     /// The oldest stamp of a transaction that may commit.
     pub fn first_prepared(&self) -> Option<Stamp> {
         self.prepared.first().map(|(stamp, _)| *stamp)
+    }
+
+    /// Keys with writes up to `closed` that may commit and are not known to be in the shards: their hashes, in order, and
+    /// for each the stamp before the first such write.
+    pub fn held(&self, closed: Stamp) -> Vec<(u64, Stamp)> {
+        let mut held: Vec<(u64, Stamp)> = Vec::new();
+        for (stamp, key) in self.prepared.iter().take_while(|(stamp, _)| *stamp <= closed) {
+            held.push((key.borrow().hash64(), stamp.before()));
+        }
+        held.sort_unstable();
+        held.dedup_by_key(|(hash, _)| *hash);
+        held
     }
 
     /// Keys of which anything is known, and their versions.
@@ -74,7 +88,7 @@ impl Keys {
 
     /// What was read has to be the newest up to the transaction's stamp; for a strict one, the newest of all.
     fn judge_read(&self, seen: &Seen, asked: &Validate) -> Vote {
-        let last = if asked.strict { Stamp::MAX } else { asked.stamp };
+        let last = if asked.strict || self.literal { Stamp::MAX } else { asked.stamp };
         let known = self.known.get(&seen.key);
         let newer = |of: &[Stamp]| of.iter().copied().filter(|at| *at > seen.version && *at <= last).max();
         let newest = known.and_then(|known| newer(&known.committed));
@@ -83,6 +97,7 @@ impl Keys {
             return Vote::Stale(vec![(seen.key.clone(), newest)]);
         }
         match known.and_then(|known| newer(&known.prepared)) {
+            Some(_) if self.literal => Vote::Stale(vec![(seen.key.clone(), None)]),
             Some(_) if !on(Fault::PreparedUnseen) => Vote::Wait(seen.key.clone()),
             _ => Vote::Yes,
         }
@@ -95,6 +110,9 @@ impl Keys {
             return Vote::Later(self.forgotten);
         }
         let Some(known) = self.known.get(key) else { return Vote::Yes };
+        if self.literal && !known.prepared.is_empty() {
+            return Vote::Wait(key.clone());
+        }
         let written = known.committed.iter().chain(&known.prepared).copied().max().unwrap_or_default();
         let last = if on(Fault::ReadsUnguarded) { written } else { written.max(known.read) };
         if last >= stamp {

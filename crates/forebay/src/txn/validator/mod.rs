@@ -7,15 +7,15 @@
 //! Promises, of the keys of one validator:
 //!
 //! * *Closed*: no transaction whose write it has not seen yet will have a stamp up to this one.
-//! * *Resolved*: moreover, all writes up to there are in the shards, or will never be.
+//! * *Resolved*: moreover, all writes of the key up to there are in its shard, or will never be.
 //! * *Forgotten*: of writes up to there it may know nothing. What was read must be fresh beyond.
 
 mod keys;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::optimistic::Layout;
 use super::optimistic::message::{Message, Node, Parties, Prepared, Stamp, TxnName, Validate, Vote};
+use super::optimistic::{Layout, Resolved, Sharers};
 use crate::key::Key;
 use crate::mutation::{Fault, on};
 use keys::Keys;
@@ -37,6 +37,10 @@ pub struct ValidatorOptions {
     pub versions_max: usize,
     /// After so long, the home of a transaction is asked how it ended.
     pub recover_us: u64,
+    /// As algorithm 3 of the paper has it: what was read has to be the last version, whatever the transaction's stamp.
+    pub literal: bool,
+    /// Of which keys readers are told that they were written, once they are in the shards.
+    pub tells: fn(&Key) -> bool,
 }
 
 /// A transaction that may commit.
@@ -61,6 +65,7 @@ pub struct Validator {
     /// Shards that have not yet answered the `Fence` of this epoch. Until all have, the validator answers no message.
     unfenced: BTreeSet<u16>,
     keys: Keys,
+    sharers: Sharers,
     open: BTreeMap<TxnName, Open>,
     /// Transactions that are over: a question that comes late finds them here.
     over: BTreeSet<Stamp>,
@@ -80,22 +85,23 @@ impl Validator {
             number,
             epoch,
             unfenced: (0..options.layout.shards).collect(),
-            options,
-            keys: Keys::default(),
+            keys: Keys::new(Stamp::ZERO, options.literal),
+            sharers: Sharers::new(options.tells),
             open: BTreeMap::new(),
             over: BTreeSet::new(),
             over_names: HashSet::new(),
             closed: Stamp::ZERO,
             ceiling: Stamp::ZERO,
+            options,
         };
         let sent = validator.fences();
         (validator, sent)
     }
 
-    /// All writes up to this stamp are in the shards, and none will come. `None`: it has not begun.
-    pub fn resolved(&self) -> Option<Stamp> {
-        let first = self.keys.first_prepared().map_or(self.closed, Stamp::before);
-        self.unfenced.is_empty().then(|| self.closed.min(first))
+    /// What it knows to be resolved. `None`: it has not begun.
+    pub fn resolved(&self) -> Option<Resolved> {
+        let held = || if on(Fault::HeldUnlisted) { Vec::new() } else { self.keys.held(self.closed) };
+        self.unfenced.is_empty().then(|| Resolved { closed: self.closed, held: held() })
     }
 
     /// Its epoch.
@@ -122,18 +128,20 @@ impl Validator {
                 vec![(from, Message::Vote(name, self.number, self.epoch, vote))]
             }
             Message::Settle(stamp, commit) => {
-                self.settle(stamp, commit);
-                vec![(from, Message::Settled(stamp, self.number))]
+                let mut sent = self.settle(stamp, commit);
+                sent.push((from, Message::Settled(stamp, self.number)));
+                sent
+            }
+            Message::Reads(keys) => {
+                self.sharers.read(&keys, from);
+                Sent::new()
             }
             Message::Raised(epoch, ceiling) if epoch == self.epoch => {
                 self.ceiling = self.ceiling.max(ceiling);
                 Sent::new()
             }
             Message::Decided(stamp, commit) => self.decided(stamp, commit),
-            Message::Applied(stamp, shard) => {
-                self.applied(stamp, shard);
-                Sent::new()
-            }
+            Message::Applied(stamp, shard) => self.applied(stamp, shard),
             _ => Sent::new(),
         }
     }
@@ -153,7 +161,8 @@ impl Validator {
             self.over.remove(&stamp);
             self.over_names.remove(&stamp.txn());
         }
-        let kept = self.resolved().unwrap_or_default().us().saturating_sub(self.options.keep_us);
+        let first = self.keys.first_prepared().map_or(self.closed, Stamp::before);
+        let kept = self.closed.min(first).us().saturating_sub(self.options.keep_us);
         self.keys.forget(Stamp::at(kept), self.options.versions_max);
         let mut sent = self.asked_after(now_us);
         let ValidatorOptions { ahead_us, promise_us, layout, .. } = &self.options;
@@ -194,7 +203,7 @@ impl Validator {
         if self.unfenced.is_empty() {
             // Whatever it promised before was not above that.
             self.closed = if on(Fault::NoFloor) { Stamp::ZERO } else { self.ceiling };
-            self.keys = Keys::new(self.closed);
+            self.keys = Keys::new(self.closed, self.options.literal);
             for open in self.open.values() {
                 open.writes.iter().for_each(|key| self.keys.expect(key, open.stamp));
             }
@@ -234,14 +243,20 @@ impl Validator {
         vote
     }
 
-    fn settle(&mut self, stamp: Stamp, commit: bool) {
+    /// A transaction has ended; which readers of its writes are told.
+    fn settle(&mut self, stamp: Stamp, commit: bool) -> Sent {
         let name = stamp.txn();
+        let mut told = Sent::new();
         if let Some(open) = self.open.remove(&name) {
             self.keys.settle(name, open.stamp, &open.reads, &open.writes, commit);
+            if commit {
+                told = self.sharers.written(&open.writes, stamp);
+            }
         }
         if stamp > self.closed && self.over.insert(stamp) {
             self.over_names.insert(name);
         }
+        told
     }
 
     /// Asks homes what became of transactions whose client says nothing.
@@ -252,10 +267,10 @@ impl Validator {
         for open in self.open.values_mut().filter(|open| open.since_us.abs_diff(now_us) >= recover_us) {
             open.since_us = now_us;
             given_up.push(open.stamp);
-            sent.push((Node::Shard(open.parties.home), Message::Decide(open.stamp, false, Vec::new())));
+            sent.push((Node::Shard(open.parties.home), Message::GiveUp(open.stamp)));
         }
         if on(Fault::GivenUpAlone) {
-            given_up.into_iter().for_each(|stamp| self.settle(stamp, false));
+            given_up.into_iter().for_each(|stamp| drop(self.settle(stamp, false)));
             return Sent::new();
         }
         sent
@@ -277,12 +292,10 @@ impl Validator {
         to_all(Message::Apply(stamp))
     }
 
-    fn applied(&mut self, stamp: Stamp, shard: u16) {
-        let Some(open) = self.open.get_mut(&stamp.txn()) else { return };
-        let Some(unapplied) = &mut open.unapplied else { return };
+    fn applied(&mut self, stamp: Stamp, shard: u16) -> Sent {
+        let Some(open) = self.open.get_mut(&stamp.txn()) else { return Sent::new() };
+        let Some(unapplied) = &mut open.unapplied else { return Sent::new() };
         unapplied.remove(&shard);
-        if unapplied.is_empty() {
-            self.settle(stamp, true);
-        }
+        if unapplied.is_empty() { self.settle(stamp, true) } else { Sent::new() }
     }
 }
