@@ -17,13 +17,13 @@ fn reads_only(event: &Event) -> bool {
     event.ops.iter().all(|op| matches!(op, Op::List { .. }))
 }
 
-/// The history as a strict one.
-fn told(history: &[Event], level: Level) -> Vec<Event> {
+/// The history as a strict one; sessions have levels.
+fn told(history: &[Event], level_of: impl Fn(u32) -> Level) -> Vec<Event> {
     let mut history = history.to_vec();
     history.sort_by_key(|event| event.invoked);
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     for event in history.iter_mut().filter(|event| event.committed()) {
-        match level {
+        match level_of(event.client) {
             Level::Strict => {}
             Level::Bounded(most) if reads_only(event) => {
                 event.invoked = event.invoked.saturating_sub(most.as_nanos() as u64);
@@ -43,7 +43,12 @@ fn told(history: &[Event], level: Level) -> Vec<Event> {
 
 /// Whether a history is serializable, and what was seen as new as the level wants it.
 pub fn at_level(history: &[Event], level: Level) -> Result<(), Violation> {
-    strictly_serializable(&told(history, level))
+    at_levels(history, |_| level)
+}
+
+/// As [`at_level`], where each session, which is a client of the history, has a level.
+pub fn at_levels(history: &[Event], level_of: impl Fn(u32) -> Level) -> Result<(), Violation> {
+    strictly_serializable(&told(history, level_of))
 }
 
 /// A judge that passes everything shows nothing: two reads of one list in one session are given what the other saw, and
