@@ -1,5 +1,6 @@
-//! What clients of the library do, and what must hold of what they saw: lists that they append to, a bank, pairs that
-//! must not be overdrawn, and a register that only grows. The lists make a history; all else is judged as it is seen.
+//! What clients of the library do, and what must hold of what they saw. They append to lists, and have a bank, pairs
+//! that must not be overdrawn, and a register that only grows. The lists make a history; all else is judged as it is
+//! seen.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -1,14 +1,16 @@
-//! Real sessions and the real client library in one seeded world: nodes with clocks that differ, drift and jump, a
-//! network that is late, closed one way or cut, clients that pause, and a server that is killed and starts again.
+//! Real sessions and the real client library in one seeded world. Its nodes have clocks that differ, drift and jump.
+//! Its network is late, closed one way, or cut. Clients pause and vanish, and the server is killed and starts again.
 //!
 //! Clients run list-append, a bank, pairs and a register (`tests/client/tasks.rs`), at levels by chance. What they saw
 //! is judged by each transaction's level. Commits whose answer was lost are asked for until it is known what became of
-//! them. `FOREBAY_SEED` repeats a seed, `FOREBAY_SEEDS` and `FOREBAY_NIGHTLY` run more.
+//! them. `FOREBAY_SEED` repeats a seed, `FOREBAY_LOG` says what happens when, and `FOREBAY_SEEDS` runs more.
 
 mod brief;
 #[path = "../../../../tests/client/judge.rs"]
 mod judge;
 mod lives;
+#[path = "../../../forebay/tests/simulation/quiet.rs"]
+mod quiet;
 #[path = "../../../forebay/tests/simulation/range.rs"]
 mod range;
 mod regressions;

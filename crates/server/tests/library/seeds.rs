@@ -1,12 +1,8 @@
 //! Which seeds are run, what is said of one that fails, and which rules they find left out.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
-
 use crate::setting::{Marks, Scenario};
 use crate::world::run;
-use crate::{Fault, ServerFault, range};
+use crate::{Fault, ServerFault, quiet, range};
 
 /// Seeds of one scenario, in each run of the tests and by night.
 const SEEDS: u64 = 100;
@@ -18,28 +14,9 @@ const SEEDS_FOR_MARKS: u64 = 100;
 /// Of so many seeds one runs twice.
 const SEEDS_PER_REPEATED: u64 = 4;
 
-thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
 /// A run that may fail, and how; it prints nothing.
 fn attempt(seed: u64, scenario: Scenario) -> Result<Marks, String> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let shown = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                shown(info);
-            }
-        }));
-    });
-    let before = QUIET.replace(std::env::var_os("FOREBAY_LOG").is_none());
-    let ran = catch_unwind(AssertUnwindSafe(|| run(seed, scenario)));
-    QUIET.set(before);
-    ran.map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
-    })
+    quiet::caught(|| run(seed, scenario)).map_err(|panic| quiet::text(&*panic))
 }
 
 /// Runs all seeds of a scenario, some of them twice: one seed is one run, event by event.

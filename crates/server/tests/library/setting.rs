@@ -11,10 +11,10 @@ use forebay_client::{Leases, Level, Statistics};
 pub enum Scenario {
     /// Clocks differ and drift; messages are late, and connections overtake each other.
     Late,
-    /// Clocks jump, clients pause or vanish, ways are closed, connections are cut, and the server crashes: it keeps what
-    /// it stored.
+    /// Clocks jump, clients pause or vanish, ways are closed, connections are cut, and the server crashes. It keeps
+    /// what it stored.
     Faults,
-    /// The server keeps nothing: each of its lives begins empty, and is another incarnation.
+    /// The server keeps nothing, or loses its last commits: each of its lives is another incarnation.
     Lives,
 }
 
