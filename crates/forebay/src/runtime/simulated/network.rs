@@ -245,15 +245,14 @@ impl Host {
 
     /// Takes connections to `name` from now on; who listened there before gets none any more.
     pub fn listen(&self, name: &str) -> Listener {
-        let former = {
+        let (number, former) = {
             let mut state = self.network.lock();
             state.next += 1;
-            let arrivals = Arrivals { number: state.next, host: self.number(), ..Arrivals::default() };
-            let number = arrivals.number;
-            (state.listeners.insert(name.to_owned(), arrivals), number)
+            let number = state.next;
+            let arrivals = Arrivals { number, host: self.number(), ..Arrivals::default() };
+            (number, state.listeners.insert(name.to_owned(), arrivals))
         };
         // Outside the lock: it may hold streams.
-        let (former, number) = former;
         drop(former);
         Listener { network: self.network.clone(), name: name.to_owned(), number }
     }
