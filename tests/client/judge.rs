@@ -17,6 +17,11 @@ fn reads_only(event: &Event) -> bool {
     event.ops.iter().all(|op| matches!(op, Op::List { .. }))
 }
 
+/// Whether it has surely appended something.
+pub fn has_appended(event: &Event) -> bool {
+    event.committed() && !reads_only(event)
+}
+
 /// The history as a strict one; sessions have levels.
 fn told(history: &[Event], level_of: impl Fn(u32) -> Level) -> Vec<Event> {
     let mut history = history.to_vec();
@@ -74,8 +79,7 @@ pub fn finds_what_is_planted(history: &[Event], level: Level) {
         swapped[early].ops = std::mem::replace(&mut swapped[late].ops, ops);
         assert!(at_level(&swapped, level).is_err(), "reads in the wrong order are found");
     }
-    let wrote = |event: &Event| event.committed() && !reads_only(event);
-    let wrote = history.iter().position(wrote).expect("an append that committed");
+    let wrote = history.iter().position(has_appended).expect("an append that committed");
     history.remove(wrote);
     assert!(at_level(&history, level).is_err(), "elements that were never appended are found");
 }

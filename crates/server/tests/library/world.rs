@@ -271,7 +271,8 @@ impl Common {
             level => level,
         };
         judge::at_levels(&history, level_of).unwrap_or_else(|violation| panic!("{violation}"));
-        if let (Some(level), Scenario::Late) = (self.setting.level, self.setting.scenario) {
+        let has_appended = history.iter().any(judge::has_appended);
+        if let (Some(level), Scenario::Late, true) = (self.setting.level, self.setting.scenario, has_appended) {
             judge::finds_what_is_planted(&history, level);
         }
     }
