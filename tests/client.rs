@@ -15,6 +15,8 @@ mod proxy;
 mod single;
 #[path = "client/strangers.rs"]
 mod strangers;
+#[path = "client/tasks.rs"]
+mod tasks;
 #[path = "client/work.rs"]
 mod work;
 

@@ -17,13 +17,18 @@ fn reads_only(event: &Event) -> bool {
     event.ops.iter().all(|op| matches!(op, Op::List { .. }))
 }
 
-/// The history as a strict one.
-fn told(history: &[Event], level: Level) -> Vec<Event> {
+/// Whether it has surely appended something.
+pub fn has_appended(event: &Event) -> bool {
+    event.committed() && !reads_only(event)
+}
+
+/// The history as a strict one; sessions have levels.
+fn told(history: &[Event], level_of: impl Fn(u32) -> Level) -> Vec<Event> {
     let mut history = history.to_vec();
     history.sort_by_key(|event| event.invoked);
     let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
     for event in history.iter_mut().filter(|event| event.committed()) {
-        match level {
+        match level_of(event.client) {
             Level::Strict => {}
             Level::Bounded(most) if reads_only(event) => {
                 event.invoked = event.invoked.saturating_sub(most.as_nanos() as u64);
@@ -43,7 +48,12 @@ fn told(history: &[Event], level: Level) -> Vec<Event> {
 
 /// Whether a history is serializable, and what was seen as new as the level wants it.
 pub fn at_level(history: &[Event], level: Level) -> Result<(), Violation> {
-    strictly_serializable(&told(history, level))
+    at_levels(history, |_| level)
+}
+
+/// As [`at_level`], where each session, which is a client of the history, has a level.
+pub fn at_levels(history: &[Event], level_of: impl Fn(u32) -> Level) -> Result<(), Violation> {
+    strictly_serializable(&told(history, level_of))
 }
 
 /// A judge that passes everything shows nothing: two reads of one list in one session are given what the other saw, and
@@ -69,8 +79,7 @@ pub fn finds_what_is_planted(history: &[Event], level: Level) {
         swapped[early].ops = std::mem::replace(&mut swapped[late].ops, ops);
         assert!(at_level(&swapped, level).is_err(), "reads in the wrong order are found");
     }
-    let wrote = |event: &Event| event.committed() && !reads_only(event);
-    let wrote = history.iter().position(wrote).expect("an append that committed");
+    let wrote = history.iter().position(has_appended).expect("an append that committed");
     history.remove(wrote);
     assert!(at_level(&history, level).is_err(), "elements that were never appended are found");
 }

@@ -41,10 +41,9 @@ const UNSAFE_ALLOWED: &[&str] = &[
 const TOKIO_ALLOWED: &[&str] = &[
     "crates/forebay/src/runtime/tokio.rs",
     "crates/drivers/",
-    "crates/client/src/connection.rs",
+    "crates/client/src/ground.rs",
     "crates/client/src/pool.rs",
-    "crates/client/src/shared.rs",
-    "crates/client/src/wire.rs",
+    "crates/client/src/socket.rs",
     "crates/server/src/listener.rs",
     "crates/server/src/connection.rs",
     "crates/server/src/connection/",

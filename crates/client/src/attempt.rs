@@ -79,7 +79,7 @@ impl Attempt {
         if self.is_over {
             return Err(Error::Over);
         }
-        let now = Instant::now();
+        let now = shared.ground().now();
         let bound = match self.level {
             Level::Bounded(most) => now.checked_sub(most),
             _ => None,
@@ -149,7 +149,7 @@ impl Attempt {
                 self.take(&key, copy)?;
             }
         }
-        let id = Some(CommitId(random_id()?));
+        let id = Some(CommitId(new_id(shared)?));
         let commit = Commit { reads: &self.reads, writes: self.buffer.writes(), id };
         let committed = shared.commit(&commit).await.inspect_err(|error| {
             if matches!(error, Error::Unknown { .. }) {
@@ -174,7 +174,7 @@ impl Attempt {
         let reads = self.reads.values().map(|copy| &**copy);
         let present = |moment: &Version| shared.copies.is_present(*moment);
         let moment = moment::moment(reads.clone()).filter(present);
-        let now = Instant::now();
+        let now = shared.ground().now();
         let late = |moment: &Version| moment::is_late_enough(self.level, *moment, floor.version(), reads.clone(), now);
         if self.reads.is_empty() || moment.as_ref().is_some_and(late) {
             if !on(Fault::ReadOnlyForgotten) {
@@ -261,12 +261,10 @@ impl Attempt {
     }
 }
 
-fn random_id() -> Result<u128, Error> {
-    let mut bytes = [0; 16];
+fn new_id(shared: &Shared) -> Result<u128, Error> {
     if on(Fault::IdReused) {
         return Ok(7);
     }
     let failed = |error: getrandom::Error| Error::Option { name: "randomness", why: error.to_string() };
-    getrandom::fill(&mut bytes).map_err(failed)?;
-    Ok(u128::from_ne_bytes(bytes))
+    shared.ground().id().map_err(failed)
 }

@@ -1,7 +1,6 @@
 //! The client: sessions, and transactions that run until they end well.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use crate::answer::Outcome;
 use crate::attempt::{Attempt, Before, Ended};
@@ -9,7 +8,7 @@ use crate::error::{CommitId, Error};
 use crate::moment::{Floor, Level};
 use crate::mutation::{Fault, on};
 use crate::options::Options;
-use crate::shared::{Shared, pause};
+use crate::shared::Shared;
 use crate::statistics::Statistics;
 use crate::transaction::Transaction;
 
@@ -78,9 +77,9 @@ impl Client {
                 }
                 Ended::Stale(_) | Ended::Conflict => {}
             }
-            pause(number - 1).await;
+            self.shared.pause(number - 1).await;
             if number + 1 >= FETCHING_ATTEMPT {
-                before.since = Some(Instant::now());
+                before.since = Some(self.shared.ground().now());
             }
         }
         Err(Error::Contention { attempts: attempts_max }.into())

@@ -8,6 +8,7 @@ use forebay_protocol::{Reply, ReplyDecoder, ReplyLimits, encode_command};
 
 use crate::answer::error_of;
 use crate::error::Error;
+use crate::ground::Ground;
 use crate::options::{Options, Secret};
 use crate::wire::Wire;
 
@@ -47,6 +48,7 @@ pub struct Connection {
     wire: Wire,
     decoder: ReplyDecoder,
     input: BytesMut,
+    ground: Ground,
     reply_time_max: Duration,
 }
 
@@ -54,10 +56,11 @@ impl Connection {
     /// Connects, and agrees on RESP3, user and key space.
     pub async fn open(options: &Options) -> Result<Connection, Error> {
         let failed = |why: String| Error::Connect { address: options.address.clone(), why };
-        let connecting = Wire::connect(&options.address, options.tls.clone());
-        let wire = match tokio::time::timeout(options.reply_time_max, connecting).await {
-            Ok(wire) => wire.map_err(|error| failed(error.to_string()))?,
-            Err(_) => return Err(failed(format!("no answer within {:?}", options.reply_time_max))),
+        let ground = options.ground.clone();
+        let connecting = Wire::connect(&ground, &options.address, options.tls.clone());
+        let wire = match ground.timeout(options.reply_time_max, connecting).await {
+            Some(wire) => wire.map_err(|error| failed(error.to_string()))?,
+            None => return Err(failed(format!("no answer within {:?}", options.reply_time_max))),
         };
         let bytes_max = options.reply_bytes_max as u64;
         let limits = ReplyLimits {
@@ -68,7 +71,7 @@ impl Connection {
             ..ReplyLimits::default()
         };
         let (decoder, input) = (ReplyDecoder::new(limits), BytesMut::new());
-        let mut connection = Connection { wire, decoder, input, reply_time_max: options.reply_time_max };
+        let mut connection = Connection { wire, decoder, input, ground, reply_time_max: options.reply_time_max };
         let mut hello = Batch::default();
         match &options.password {
             None => hello.add(&["HELLO", "3"]),
@@ -84,9 +87,10 @@ impl Connection {
 
     /// Sends a batch; a reply to each of its requests. Dropped or failed, it leaves a connection of no more use.
     pub async fn ask(&mut self, batch: &Batch) -> Result<Vec<Reply>, Broken> {
-        match tokio::time::timeout(self.reply_time_max, self.exchange(batch)).await {
-            Ok(replies) => replies,
-            Err(_) => Err(Broken(format!("no answer within {:?}", self.reply_time_max))),
+        let ground = self.ground.clone();
+        match ground.timeout(self.reply_time_max, self.exchange(batch)).await {
+            Some(replies) => replies,
+            None => Err(Broken(format!("no answer within {:?}", self.reply_time_max))),
         }
     }
 

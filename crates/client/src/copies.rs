@@ -21,7 +21,9 @@ use forebay_cache::{Cache, Op};
 
 use crate::answer::Told;
 use crate::error::Error;
+use crate::ground::Ground;
 use crate::mutation::{Fault, on};
+use crate::options::Options;
 use crate::statistics::Counts;
 
 /// No lease is longer.
@@ -83,6 +85,7 @@ pub struct Wanted {
 pub struct Copies {
     cache: Cache<Key, Arc<Copy>>,
     leases: Leases,
+    ground: Ground,
     began: Instant,
     /// Of the server, by the answer that was asked for last; 0: it does not tell.
     incarnation: AtomicU64,
@@ -111,12 +114,13 @@ impl Copy {
 }
 
 impl Copies {
-    /// An empty cache of at most `bytes_max` bytes under the policy of that name.
-    pub fn new(bytes_max: usize, policy: &str, leases: Leases, counts: Arc<Counts>) -> Result<Copies, Error> {
+    /// An empty cache as `options` want it.
+    pub fn new(options: &Options, counts: Arc<Counts>) -> Result<Copies, Error> {
+        let Options { cache_bytes, policy, leases, ground, .. } = options.clone();
         let weight = |key: &Key, copy: &Arc<Copy>| key.heap_bytes() + copy.bytes();
-        let cache = Cache::builder().capacity(bytes_max).weigher(weight).policy(policy)?.build();
-        let (began, incarnation, latest) = (Instant::now(), AtomicU64::new(0), Mutex::new(None));
-        Ok(Copies { cache, leases, began, incarnation, latest, counts })
+        let cache = Cache::builder().capacity(cache_bytes).weigher(weight).policy(&policy)?.build();
+        let (began, incarnation, latest) = (ground.now(), AtomicU64::new(0), Mutex::new(None));
+        Ok(Copies { cache, leases, ground, began, incarnation, latest, counts })
     }
 
     fn seconds(&self, at: Instant) -> f64 {
@@ -206,7 +210,7 @@ impl Copies {
 
     fn length(&self, copy: &Copy) -> Duration {
         let gap = copy.used().gap.gap();
-        let length = self.leases.length(gap, copy.writes, fastrand::f64()).unwrap_or(0.0);
+        let length = self.leases.length(gap, copy.writes, self.ground.fraction()).unwrap_or(0.0);
         let length = Duration::try_from_secs_f64(length).unwrap_or(LEASE_MAX).min(LEASE_MAX);
         if !length.is_zero() {
             self.counts.lease(length);
@@ -277,7 +281,7 @@ pub(crate) mod tests {
     }
 
     fn world(leases: Leases) -> World {
-        let copies = Copies::new(1 << 20, "s3-fifo", leases, Arc::default()).unwrap();
+        let copies = Copies::new(&Options::new("").cache_bytes(1 << 20).leases(leases), Arc::default()).unwrap();
         World { copies, began: Instant::now() }
     }
 

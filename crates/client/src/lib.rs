@@ -29,6 +29,7 @@
 //! copies.rs      the leased cache                  moment.rs      whether reads were there at one moment
 //! shared.rs      messages: LEASE GET, commits      answer.rs      what is said in reply
 //! pool.rs        connections                       connection.rs  one of them; wire.rs: its bytes
+//! socket.rs      what these travel on              ground.rs      clock, timers and chance
 //! options.rs     what a client is to be            statistics.rs  what is counted
 //! mutation.rs    rules that tests leave out
 //! ```
@@ -46,12 +47,14 @@ mod client;
 mod connection;
 mod copies;
 mod error;
+mod ground;
 mod moment;
 #[doc(hidden)]
 pub mod mutation;
 mod options;
 mod pool;
 mod shared;
+mod socket;
 mod statistics;
 mod transaction;
 mod wire;

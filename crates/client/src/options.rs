@@ -10,6 +10,7 @@ use rustls::ClientConfig;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::ground::Ground;
 use crate::moment::Level;
 
 /// Forebay's rule, for a server that is about a millisecond away.
@@ -41,6 +42,7 @@ pub struct Options {
     pub(crate) attempts_max: u32,
     pub(crate) reply_time_max: Duration,
     pub(crate) reply_bytes_max: usize,
+    pub(crate) ground: Ground,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ impl Options {
             attempts_max: 64,
             reply_time_max: Duration::from_secs(10),
             reply_bytes_max: 256 << 20,
+            ground: Ground::default(),
         }
     }
 
@@ -132,6 +135,14 @@ impl Options {
     /// Bytes of one answer at most; 256 MiB without this.
     pub fn reply_bytes_max(mut self, most: usize) -> Options {
         self.reply_bytes_max = most;
+        self
+    }
+
+    /// Runs on a node of a simulated world, and speaks over its network.
+    #[doc(hidden)]
+    #[cfg(feature = "testing")]
+    pub fn simulated(mut self, host: forebay::runtime::simulated::network::Host) -> Options {
+        self.ground = Ground::Simulated(host);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::key::Key;
 use forebay_protocol::Reply;
@@ -11,6 +11,7 @@ use crate::answer::{self, Executed, Outcome};
 use crate::connection::Batch;
 use crate::copies::{Copies, Copy, Span};
 use crate::error::{CommitId, Error};
+use crate::ground::Ground;
 use crate::mutation::{Fault, on};
 use crate::options::Options;
 use crate::pool::{Failed, Pool};
@@ -45,8 +46,21 @@ impl Shared {
     /// With options that were looked at.
     pub fn new(options: Options) -> Result<Shared, Error> {
         let counts = Arc::new(Counts::default());
-        let copies = Copies::new(options.cache_bytes, &options.policy, options.leases, counts.clone())?;
+        let copies = Copies::new(&options, counts.clone())?;
         Ok(Shared { pool: Pool::new(options.clone()), options, copies, counts })
+    }
+
+    /// Clock, timers and chance.
+    pub fn ground(&self) -> &Ground {
+        &self.options.ground
+    }
+
+    /// Waits before attempt `attempt`, from 0: not before the first, then longer each time, by chance.
+    pub async fn pause(&self, attempt: u32) {
+        if attempt > 0 {
+            let most = Duration::from_micros(500 << attempt.min(7));
+            self.ground().sleep(most.mul_f64(self.ground().fraction())).await;
+        }
     }
 
     /// Fetches all of `keys` by one message, and keeps copies.
@@ -78,10 +92,10 @@ impl Shared {
     async fn ask_again(&self, batch: &Batch) -> Result<(Vec<Reply>, Span), Error> {
         let mut why = String::new();
         for attempt in 0..READ_TRIES {
-            pause(attempt).await;
-            let asked = Instant::now();
+            self.pause(attempt).await;
+            let asked = self.ground().now();
             match self.pool.ask(batch).await {
-                Ok(replies) => return Ok((replies, Span { asked, learned: Instant::now() })),
+                Ok(replies) => return Ok((replies, Span { asked, learned: self.ground().now() })),
                 Err(Failed::Unsent(error)) => return Err(error),
                 Err(Failed::Unanswered(text)) => why = text,
             }
@@ -93,7 +107,7 @@ impl Shared {
     /// Has what was read compared, and commits: one message. What only reads is sent again if its answer is lost.
     pub async fn commit(&self, commit: &Commit<'_>) -> Result<(Executed, Span), Error> {
         let batch = batch_of(commit);
-        let asked = Instant::now();
+        let asked = self.ground().now();
         let Some(id) = commit.id else {
             let (replies, span) = self.ask_again(&batch).await?;
             return Ok((last(replies, 0)?, span));
@@ -104,7 +118,7 @@ impl Shared {
                 Ok(Executed::Unknown(why)) => unknown(why),
                 // What it says is not known: it may say that it is done.
                 Err(error) => unknown(error.to_string()),
-                Ok(executed) => Ok((executed, Span { asked, learned: Instant::now() })),
+                Ok(executed) => Ok((executed, Span { asked, learned: self.ground().now() })),
             },
             Err(Failed::Unsent(error)) => Err(error),
             Err(Failed::Unanswered(why)) if on(Fault::LostCommitRepeated) => {
@@ -152,12 +166,4 @@ fn batch_of(commit: &Commit<'_>) -> Batch {
 fn last(mut replies: Vec<Reply>, count: usize) -> Result<Executed, Error> {
     let exec = replies.pop().unwrap_or(Reply::Nil);
     answer::executed(&replies, exec, count)
-}
-
-/// Waits before attempt `attempt`, from 0: not before the first, then longer each time, by chance.
-pub async fn pause(attempt: u32) {
-    if attempt > 0 {
-        let most = Duration::from_micros(500 << attempt.min(7));
-        tokio::time::sleep(most.mul_f64(fastrand::f64())).await;
-    }
 }

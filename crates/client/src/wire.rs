@@ -1,43 +1,22 @@
 //! What a connection's bytes travel on: a socket, or TLS over one. But for [`Wire::ready`], nothing here waits.
 
-use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Write};
 use std::sync::Arc;
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 
-/// Bytes that one read makes room for.
-const READ_BYTES: usize = 64 << 10;
+use crate::ground::Ground;
+use crate::socket::Socket;
 
 /// Bytes that are encrypted at a time.
 const ENCRYPT_BYTES_MAX: usize = 64 << 10;
 
 /// A socket, perhaps with TLS over it.
 pub struct Wire {
-    socket: TcpStream,
+    socket: Socket,
     tls: Option<Box<ClientConnection>>,
-}
-
-/// The socket as rustls wants it.
-struct Socket<'a>(&'a TcpStream);
-
-impl Read for Socket<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(bytes)
-    }
-}
-
-impl Write for Socket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn would_block<T>(result: &io::Result<T>) -> bool {
@@ -46,9 +25,8 @@ fn would_block<T>(result: &io::Result<T>) -> bool {
 
 impl Wire {
     /// Connects to `address`. TLS is agreed on with the first bytes that are written.
-    pub async fn connect(address: &str, tls: Option<Arc<ClientConfig>>) -> io::Result<Wire> {
-        let socket = TcpStream::connect(address).await?;
-        socket.set_nodelay(true)?;
+    pub async fn connect(ground: &Ground, address: &str, tls: Option<Arc<ClientConfig>>) -> io::Result<Wire> {
+        let socket = Socket::connect(ground, address).await?;
         let tls = match tls {
             None => None,
             Some(config) => {
@@ -68,8 +46,7 @@ impl Wire {
             None => writing,
             Some(tls) => tls.wants_write() || writing && !tls.is_handshaking(),
         };
-        let interest = if writing { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        self.socket.ready(interest).await.map(drop)
+        self.socket.ready(writing).await
     }
 
     /// Takes as much of `out` as there is room for; nothing until TLS is agreed on.
@@ -93,13 +70,13 @@ impl Wire {
 
     /// Adds the bytes that are there to `input`; 0: there are no more.
     pub fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else { return self.socket.try_read_buf(&mut input.limit(READ_BYTES)) };
+        let Some(tls) = &mut self.tls else { return self.socket.try_read(input) };
         loop {
             let taken = take(tls, input);
             if !would_block(&taken) {
                 return taken;
             }
-            let count = tls.read_tls(&mut Socket(&self.socket))?;
+            let count = tls.read_tls(&mut &self.socket)?;
             if let Err(error) = tls.process_new_packets() {
                 // The server is told why, if it listens.
                 let _ = flush(&self.socket, tls);
@@ -119,9 +96,9 @@ impl Wire {
 }
 
 /// Sends what TLS has to say; true when nothing of it is left.
-fn flush(socket: &TcpStream, tls: &mut ClientConnection) -> io::Result<bool> {
+fn flush(mut socket: &Socket, tls: &mut ClientConnection) -> io::Result<bool> {
     while tls.wants_write() {
-        let sent = tls.write_tls(&mut Socket(socket));
+        let sent = tls.write_tls(&mut socket);
         if would_block(&sent) {
             return Ok(false);
         }

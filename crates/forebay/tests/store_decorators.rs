@@ -43,8 +43,8 @@ struct Sleeps {
 }
 
 impl Backend for Sleeps {
-    fn now_ms(&self) -> u64 {
-        self.inline.now_ms()
+    fn now_us(&self) -> u64 {
+        self.inline.now_us()
     }
 
     fn elapsed(&self) -> Duration {

@@ -9,6 +9,7 @@
 pub(crate) mod amounts;
 mod inline;
 mod meanwhile;
+pub mod simulated;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;
@@ -211,8 +212,7 @@ impl<W: Wire> Connection<W> {
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
             let stranger = self.stranger_until().map(|until| until.saturating_sub(runtime.elapsed()));
             let look = read.is_none().then_some(LANE_TURN);
-            let sleep =
-                time_left.into_iter().chain(stranger).chain(look).min().map(|time_left| runtime.sleep(time_left));
+            let sleep = time_left.into_iter().chain(stranger).chain(look).min().map(|left| runtime.sleep(left));
             let up = async {
                 match sleep {
                     Some(sleep) => sleep.await,
@@ -359,8 +359,7 @@ impl<W: Wire> Connection<W> {
         } else {
             return Ok(());
         };
-        let client = self.client.id;
-        tracing::warn!(client, left, all, "closing a client that does not read its replies: {limit}");
+        tracing::warn!(client = self.client.id, left, all, "closing a client that does not read its replies: {limit}");
         Err(io::Error::other(limit))
     }
 
@@ -462,9 +461,10 @@ impl<W: Wire> Connection<W> {
         let mut time_up = pin!(self.shared.engine.runtime().clone().sleep(CLOSE_WAIT));
         while !self.session.replies.ready_mut().is_empty() || !self.wire.flush()? {
             tokio::select! {
-                writable = self.wire.writable() => writable?,
+                biased;
                 () = self.client.killed() => return Ok(()),
                 () = &mut time_up => return Ok(()),
+                writable = self.wire.writable() => writable?,
             }
             self.write()?;
         }

@@ -48,6 +48,8 @@ pub mod walks;
 
 pub use access::Access;
 pub use clients::Client;
+#[doc(hidden)]
+pub use connection::simulated;
 pub use http::Http;
 pub use limits::ServerLimits;
 pub use listener::{Reserved, ServeError, Server};

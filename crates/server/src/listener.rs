@@ -48,6 +48,12 @@ pub enum ServeError {
 /// Connections that the machine keeps until they are accepted.
 const BACKLOG_MAX: u32 = 1024;
 
+/// After so much silence the system asks a client's machine whether it is there, and so often again, for so long each
+/// time. A client that is gone without a word would keep what it has: a transaction's id, memory, its place.
+const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE_ASKED: u32 = 3;
+const SILENCE_WAIT: Duration = Duration::from_secs(20);
+
 /// Bytes that the system takes of a client's replies before it can send them.
 #[cfg(any(target_os = "android", target_os = "linux"))]
 const UNSENT_BYTES_MAX: u32 = 128 << 10;
@@ -78,6 +84,18 @@ fn bound_unsent(socket: &TcpSocket) {
     }
     #[cfg(not(any(target_os = "android", target_os = "linux")))]
     let _ = socket;
+}
+
+/// Sets what each connection is to have.
+fn prepare(stream: &TcpStream) {
+    // Replies are written whole, so nothing is gained by waiting for more.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "can't set TCP_NODELAY");
+    }
+    let asks = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE_WAIT).with_retries(SILENCE_ASKED);
+    if let Err(error) = socket2::SockRef::from(stream).set_tcp_keepalive(&asks) {
+        tracing::debug!(%error, "can't set SO_KEEPALIVE");
+    }
 }
 
 impl Reserved {
@@ -227,10 +245,7 @@ impl Server {
         let shared = self.shared.clone();
         let now_ms = shared.engine.runtime().now_ms();
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
-        // Replies are written whole, so nothing is gained by waiting for more.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "can't set TCP_NODELAY");
-        }
+        prepare(&stream);
         let clients_max = shared.limits.clients_max;
         let stranger = tls.is_some() || !shared.access.default_user().is_open();
         let admitted = shared.clients.admit(address.to_string(), local, now_ms, stranger, &shared.limits);
@@ -287,5 +302,28 @@ struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.shared.clients.remove(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The machine's answer is not waited for here: what is asked of it is looked at.
+    #[tokio::test]
+    async fn a_client_that_is_gone_without_a_word_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let is_asked = |stream: &TcpStream| socket2::SockRef::from(stream).keepalive().unwrap();
+        assert!(!is_asked(&stream));
+        prepare(&stream);
+        let socket = socket2::SockRef::from(&stream);
+        assert!(is_asked(&stream) && stream.nodelay().unwrap());
+        assert_eq!(
+            (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap()),
+            (SILENCE, SILENCE_WAIT)
+        );
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), SILENCE_ASKED);
     }
 }

@@ -54,8 +54,8 @@ fn wake(asleep: &Receiver<Sleeper>) {
 }
 
 impl Backend for Precise {
-    fn now_ms(&self) -> u64 {
-        self.inner.now_ms()
+    fn now_us(&self) -> u64 {
+        self.inner.now_us()
     }
 
     fn elapsed(&self) -> Duration {

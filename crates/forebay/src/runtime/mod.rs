@@ -19,8 +19,8 @@ pub struct Runtime(Arc<dyn Backend>);
 
 /// What a runtime has to offer.
 pub trait Backend: Send + Sync + 'static {
-    /// Wall clock, ms since the Unix epoch.
-    fn now_ms(&self) -> u64;
+    /// Wall clock, us since the Unix epoch. It may jump, and go back.
+    fn now_us(&self) -> u64;
     /// Time since some fixed moment; never goes back.
     fn elapsed(&self) -> Duration;
     /// 64 random bits.
@@ -72,7 +72,12 @@ impl Runtime {
 
     /// Wall clock, ms since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
-        self.0.now_ms()
+        self.0.now_us() / 1000
+    }
+
+    /// Wall clock, us since the Unix epoch. It may jump, and go back.
+    pub fn now_us(&self) -> u64 {
+        self.0.now_us()
     }
 
     /// Time since some fixed moment; never goes back.

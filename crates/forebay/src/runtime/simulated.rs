@@ -4,6 +4,12 @@
 //! Time stands still while any task can run, then jumps to the earliest timer. So an hour of waiting costs nothing,
 //! and a run in which no task can ever run again ends at once with [`Ended::Stuck`]. So does one that goes on for
 //! three hours: what looks again and again for what never comes would go on for ever.
+//!
+//! A world may have nodes ([`node`]): each has clocks that differ from others', and can be paused or killed. What they
+//! say to each other goes over a [`network`].
+
+pub mod network;
+pub mod node;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -13,6 +19,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use self::node::{Clocks, Node, OnNode};
 use super::{Backend, Runtime};
 
 /// Wall clock at the start of every simulation, ms since the Unix epoch.
@@ -50,12 +57,22 @@ struct State {
     until_us: u64,
     random: SplitMix,
     next_id: u64,
-    tasks: BTreeMap<u64, Option<BoxFuture<'static, ()>>>,
+    tasks: BTreeMap<u64, Task>,
+    /// Tasks that can run; those of paused nodes wait in their nodes.
     ready: Vec<u64>,
+    /// The first is the world itself.
+    nodes: Vec<OnNode>,
     timers: BTreeMap<(u64, u64), Waker>,
     steps: u64,
     /// Hash of all that was chosen and of what was noted, in order.
     log: u64,
+}
+
+struct Task {
+    /// The node that it runs on.
+    node: usize,
+    /// `None` in the middle of a step.
+    future: Option<BoxFuture<'static, ()>>,
 }
 
 impl State {
@@ -67,6 +84,21 @@ impl State {
 
     fn note(&mut self, event: u64) {
         self.log = (self.log.rotate_left(23) ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// A task can go on: now, or when its node does.
+    fn wake(&mut self, id: u64) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let node = &mut self.nodes[task.node];
+        let line = if self.now_us < node.paused_until_us { &mut node.held } else { &mut self.ready };
+        if !line.contains(&id) {
+            line.push(id);
+        }
     }
 }
 
@@ -105,6 +137,7 @@ impl Simulation {
             next_id: 0,
             tasks: BTreeMap::new(),
             ready: Vec::new(),
+            nodes: vec![OnNode::default()],
             timers: BTreeMap::new(),
             steps: 0,
             log: 0,
@@ -114,7 +147,12 @@ impl Simulation {
 
     /// The handle that code under simulation gets.
     pub fn runtime(&self) -> Runtime {
-        Runtime::new(Handle(Arc::downgrade(&self.world)))
+        Runtime::new(Handle { world: Arc::downgrade(&self.world), node: 0, life: 0 })
+    }
+
+    /// A new node. Its wall clock is `offset_us` off the world's. Both of its clocks gain `drift_ppm` us in a second.
+    pub fn node(&self, offset_us: i64, drift_ppm: i64) -> Node {
+        Node::new(&self.world, Clocks { offset_us, drift_ppm })
     }
 
     /// Tasks polled so far: a figure that two runs of one seed must agree on.
@@ -148,7 +186,7 @@ impl Simulation {
         mut stops: impl FnMut(u64) -> bool,
         main: impl Future<Output = ()> + Send + 'static,
     ) -> Ended {
-        let main = self.world.spawn(Box::pin(main));
+        let main = self.world.spawn(0, 0, Box::pin(main));
         {
             let mut state = self.world.lock();
             state.until_us = state.now_us + RUN_US_MAX;
@@ -195,12 +233,17 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spawn(&self, task: BoxFuture<'static, ()>) -> u64 {
+    /// Starts a task on a node; on one that was killed since, nothing begins any more.
+    fn spawn(&self, node: usize, life: u64, future: BoxFuture<'static, ()>) -> u64 {
         let mut state = self.lock();
-        let id = state.next_id;
-        state.next_id += 1;
-        state.tasks.insert(id, Some(task));
-        state.ready.push(id);
+        let id = state.new_id();
+        if state.nodes[node].life == life {
+            state.tasks.insert(id, Task { node, future: Some(future) });
+            state.wake(id);
+        } else {
+            drop(state);
+            drop(future);
+        }
         id
     }
 
@@ -223,7 +266,8 @@ impl World {
     /// A task that can run and is not in the middle of a step.
     fn choose_other(&self) -> Option<u64> {
         let mut state = self.lock();
-        let idle = |(at, id): (usize, &u64)| matches!(state.tasks.get(id), Some(Some(_))).then_some(at);
+        let idle =
+            |(at, id): (usize, &u64)| state.tasks.get(id).is_some_and(|task| task.future.is_some()).then_some(at);
         let ready: Vec<usize> = state.ready.iter().enumerate().filter_map(idle).collect();
         if ready.is_empty() {
             return None;
@@ -239,7 +283,7 @@ impl World {
             let now_us = state.now_us;
             state.note(id);
             state.note(now_us);
-            state.tasks.get_mut(&id).and_then(Option::take)
+            state.tasks.get_mut(&id).and_then(|task| task.future.take())
         };
         let Some(mut task) = task else { return };
         let waker = Waker::from(Arc::new(TaskWaker { world: Arc::downgrade(self), id }));
@@ -248,7 +292,7 @@ impl World {
             drop(task);
             self.lock().tasks.remove(&id);
         } else if let Some(slot) = self.lock().tasks.get_mut(&id) {
-            *slot = Some(task);
+            slot.future = Some(task);
         }
     }
 }
@@ -260,38 +304,53 @@ struct TaskWaker {
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<TaskWaker>) {
-        let Some(world) = self.world.upgrade() else { return };
-        let mut state = world.lock();
-        if state.tasks.contains_key(&self.id) && !state.ready.contains(&self.id) {
-            state.ready.push(self.id);
+        if let Some(world) = self.world.upgrade() {
+            world.lock().wake(self.id);
         }
     }
 }
 
-struct Handle(Weak<World>);
+/// What runs on one node, from its start to its end.
+struct Handle {
+    world: Weak<World>,
+    node: usize,
+    life: u64,
+}
+
+impl Handle {
+    /// The node's clocks, and the world's time.
+    fn clocks(&self) -> (Clocks, u64) {
+        self.world.upgrade().map_or((Clocks::default(), 0), |world| {
+            let state = world.lock();
+            (state.nodes[self.node].clocks, state.now_us)
+        })
+    }
+}
 
 impl Backend for Handle {
-    fn now_ms(&self) -> u64 {
-        START_MS + self.elapsed().as_millis() as u64
+    fn now_us(&self) -> u64 {
+        let (clocks, now_us) = self.clocks();
+        clocks.wall_us(now_us)
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::from_micros(self.0.upgrade().map_or(0, |world| world.lock().now_us))
+        let (clocks, now_us) = self.clocks();
+        Duration::from_micros(clocks.elapsed_us(now_us))
     }
 
     fn random(&self) -> u64 {
-        self.0.upgrade().map_or(0, |world| world.lock().draw())
+        self.world.upgrade().map_or(0, |world| world.lock().draw())
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        let world = self.0.clone();
-        let at_us = self.elapsed().as_micros() as u64 + duration.as_micros() as u64;
+        let (world, (clocks, now_us)) = (self.world.clone(), self.clocks());
+        let at_us = clocks.world_us(clocks.elapsed_us(now_us).saturating_add(duration.as_micros() as u64));
         Box::pin(Sleep { world, at_us, timer: None })
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        if let Some(world) = self.0.upgrade() {
-            world.spawn(task);
+        if let Some(world) = self.world.upgrade() {
+            world.spawn(self.node, self.life, task);
         }
     }
 
@@ -323,8 +382,7 @@ impl Future for Sleep {
         if let Some(old) = self.timer.take() {
             state.timers.remove(&old);
         }
-        let timer = (self.at_us, state.next_id);
-        state.next_id += 1;
+        let timer = (self.at_us, state.new_id());
         state.timers.insert(timer, context.waker().clone());
         self.timer = Some(timer);
         Poll::Pending

@@ -137,8 +137,8 @@ pub fn runtime(handle: Handle) -> Runtime {
 }
 
 impl Backend for Tokio {
-    fn now_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    fn now_us(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
     }
 
     fn elapsed(&self) -> Duration {

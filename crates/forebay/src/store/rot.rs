@@ -83,7 +83,7 @@ fn noise(seed: u32, bytes: &mut [u8]) {
 struct Inline;
 
 impl Backend for Inline {
-    fn now_ms(&self) -> u64 {
+    fn now_us(&self) -> u64 {
         0
     }
 

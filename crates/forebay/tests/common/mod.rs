@@ -14,12 +14,12 @@ use futures_util::future::BoxFuture;
 pub struct Inline(pub Arc<AtomicU64>);
 
 impl Backend for Inline {
-    fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
+    fn now_us(&self) -> u64 {
+        1000 * self.0.load(Ordering::SeqCst)
     }
 
     fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.now_ms())
+        Duration::from_micros(self.now_us())
     }
 
     fn random(&self) -> u64 {

@@ -165,8 +165,8 @@ impl Handle {
 }
 
 impl Backend for Handle {
-    fn now_ms(&self) -> u64 {
-        1_700_000_000_000
+    fn now_us(&self) -> u64 {
+        1_700_000_000_000_000
     }
 
     fn elapsed(&self) -> Duration {

@@ -21,6 +21,7 @@ mod leasing;
 mod oracle;
 mod outages;
 mod owners;
+mod quiet;
 mod range;
 mod regressions;
 mod rows;

@@ -1,8 +1,6 @@
 //! Which seeds are run, and what is said of one that fails.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 
 use forebay::mutation::{self, Fault};
 use forebay::policy::{Choice, POLICIES, choose};
@@ -10,8 +8,8 @@ use forebay::runtime::simulated::SplitMix;
 
 use crate::SEEDS;
 use crate::book::{Broken, Marks, broken};
-use crate::range;
 use crate::world::{CRASH_STEPS_MAX, Ran, Scenario, run, run_with_crash};
+use crate::{quiet, range};
 
 /// Seeds of one scenario with FOREBAY_NIGHTLY.
 const SEEDS_NIGHTLY: u64 = 20_000;
@@ -27,7 +25,6 @@ pub fn seeds() -> std::ops::Range<u64> {
 }
 
 thread_local! {
-    static QUIET: Cell<bool> = const { Cell::new(false) };
     static IN_GATE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -57,24 +54,11 @@ pub fn attempt(seed: u64, scenario: Scenario) -> Result<Ran, (&'static str, Stri
 
 /// Runs `run`; a panic of it prints nothing.
 pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, (&'static str, String)> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let shown = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                shown(info);
-            }
-        }));
-    });
-    let before = QUIET.replace(true);
-    let ran = catch_unwind(AssertUnwindSafe(run));
-    QUIET.set(before);
-    ran.map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    quiet::caught(run).map_err(|panic| {
+        let text = quiet::text(&*panic);
         match panic.downcast::<Broken>() {
             Ok(broken) => (broken.oracle, broken.what),
-            Err(_) => ("an assertion", text.unwrap_or_default()),
+            Err(_) => ("an assertion", text),
         }
     })
 }

@@ -30,6 +30,7 @@ pub(super) async fn take(
         return Ok(None);
     }
     tokio::select! {
+        biased;
         part = shared.room.inline.take(bytes, shared.limits.underway_bytes_max / 2) => Ok(Some(part)),
         () = client.killed() => Err(io::Error::other("killed by CLIENT KILL")),
     }

@@ -21,6 +21,8 @@ mod oracle;
 mod orders;
 #[path = "../../../forebay/tests/simulation/outages.rs"]
 mod outages;
+#[path = "../../../forebay/tests/simulation/quiet.rs"]
+mod quiet;
 #[path = "../../../forebay/tests/simulation/range.rs"]
 mod range;
 #[path = "../../../forebay/tests/simulation/seeds.rs"]
