@@ -124,13 +124,13 @@ DRAW = $(FIGURE) --redraw
 # The list needs none of the peers that figures are measured beside.
 FIGURE_SETUP = $(if $(filter list,$(NAME)),setup-run,setup-bench)
 
-figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, tardis-5, deferred-5.3; list: all (FOREBAY_TRACES=folder)
+figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, kairos-8, tardis-5, deferred-5.3; list: all (FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
 		&& cargo run -q --release --locked -p forebay-figures -- list;; \
 	deferred-table-5.5) $(ENGINE_BUILD) && target/dist/wigner --csv $(FIGURES)/$(NAME).csv;; \
 	deferred-*) $(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis $(NAME) && $(DRAW) $(NAME);; \
-	detox-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
+	detox-*|kairos-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
 	*) $(FIGURE) $(NAME);; esac
 
 figures: setup-bench ## all of them; FULL=1 for hours

@@ -4,6 +4,7 @@
 
 mod data;
 mod detox;
+mod kairos;
 mod runs;
 mod tardis;
 
@@ -37,7 +38,7 @@ pub struct Figure {
 
 /// All figures.
 pub static FIGURES: LazyLock<Vec<&'static Figure>> =
-    LazyLock::new(|| detox::FIGURES.iter().chain(&tardis::FIGURES).collect());
+    LazyLock::new(|| detox::FIGURES.iter().chain(&kairos::FIGURES).chain(&tardis::FIGURES).collect());
 
 /// Writes data, tables and picture into a folder, which is made if it is not there. The picture is drawn from the text
 /// of the data, so that whoever has that can draw it again.
