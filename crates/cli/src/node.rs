@@ -114,11 +114,10 @@ impl Node {
             unwatched_after: settings.unwatched_after(),
             history: None,
         });
-        // Also of a store that none but forebay writes to: an outage's gate may find another one in its place.
-        engine.start_watching();
         if owned {
             engine.start_reaper();
         } else {
+            engine.start_watching();
             engine.start_reloading();
         }
         // Strangers have a small share of the memory, whatever the limit says.
