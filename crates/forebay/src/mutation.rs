@@ -302,6 +302,8 @@ pub enum Fault {
     RenewedByFailure,
     /// What was named as stale stays in use.
     StaleKept,
+    /// What others were said to have changed is shown while the store can't be asked.
+    DoubtedShownAway,
     /// A validator does not say of which keys a write is under way.
     HeldUnlisted,
     /// The age of copies is not compared with what was asked for.

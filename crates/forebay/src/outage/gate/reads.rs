@@ -122,8 +122,8 @@ impl Inner {
         Ok(Portion::new(bytes_max).front(merged.reads.into_iter().map_while(|read| read)))
     }
 
-    /// What is buffered of `keys`. While changes to what others may have written `moves`, that is not shown, unless an
-    /// operator has to decide first.
+    /// What is buffered of `keys`. What others may have written is not shown while it `moves`, unless an operator has
+    /// to decide first. Nor is what was doubted since the store was last asked for it.
     fn merged(&self, keys: &[Key], asker: Asker, moves: bool) -> Result<Partly, Waits> {
         let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
         let mut wanted = Vec::new();
@@ -135,7 +135,7 @@ impl Inner {
                 Merged::Known(Read { value: None, .. }) if self.made_beside(&state, key) => {
                     return Err(self.waits(&mut state, key, asker));
                 }
-                Merged::Known(_) if moves && state.buffer.is_suspect(key) && !state.buffer.is_stuck(key) => {
+                Merged::Known(_) if !state.buffer.is_stuck(key) && self.is_outdated(&state, key, moves) => {
                     return Err(self.waits(&mut state, key, asker));
                 }
                 Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
@@ -159,6 +159,13 @@ impl Inner {
             Some(state.next_outage())
         };
         Ok(Partly { reads, wanted, away })
+    }
+
+    /// Whether what is known of `key` may not be shown. Others may have changed it, and the store could say so but for
+    /// changes that move. Or it was doubted, and the store was not asked since.
+    fn is_outdated(&self, state: &State, key: &Key, moves: bool) -> bool {
+        let shown = mutation::on(Fault::DoubtedShownAway) || mutation::on(Fault::ShownWhileMoving);
+        state.buffer.is_suspect(key) && (moves || (state.buffer.is_doubted(key) && !shown))
     }
 
     /// Whether another document of the place of `key` may have made that, where what waits for `key` leaves nothing.

@@ -226,6 +226,11 @@ impl Buffer {
         self.rows.get(key).is_some_and(|row| row.image.suspected.is_some())
     }
 
+    /// Whether `key` was doubted since what is shown of it was found out.
+    pub fn is_doubted(&self, key: &Key) -> bool {
+        self.rows.get(key).is_some_and(|row| self.doubts.since(key, row.image.learned))
+    }
+
     /// What those behind `number` were shown of `key` may not come of what is before them.
     pub(super) fn doubt_readers(&mut self, key: &Key, number: u64) {
         for reader in self.readers_to_whole(key, number) {

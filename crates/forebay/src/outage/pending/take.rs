@@ -140,6 +140,7 @@ impl Buffer {
             self.bytes += row.bytes;
             (row.image.base, row.image.made_to) = (base, base.filter(|base| !is_edition(*base)));
             row.image.suspected = (doubted && !self.owned).then_some(self.suspicions);
+            row.image.learned = commit.doubts;
         }
         row.queue.push_back(number);
         let known = !self.owned && !write.unseen;

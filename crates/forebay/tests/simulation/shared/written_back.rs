@@ -15,6 +15,7 @@ use forebay::outage::{Gate, GateSettings};
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
 use forebay::store::delayed::{Delay, Delayed};
+use forebay::store::faulty::{Faults, Faulty};
 use forebay::txn::{Ahead, Documents, Engine, Executed, Mode};
 use forebay::{Change, Key};
 
@@ -283,6 +284,59 @@ fn writes_kept_before_a_database_that_others_write_to() {
     println!("{seeds:?}: {sum:?}");
     assert!(sum.read > 0 && sum.written > 0 && sum.others > 0 && sum.synced > 0, "{sum:?}");
     assert!(sum.refused * 10 < sum.read + sum.written, "few are refused: {sum:?}");
+}
+
+/// When the database is away in [`doubted`].
+const AWAY: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
+
+/// One run: a write waits, others write to its document, and that is said. Then the database is away, and what is
+/// read, if anything is, has in it what others wrote.
+fn doubted(seed: u64) {
+    let (simulation, mut random) = (Simulation::new(seed), SplitMix::new(seed ^ 0xd0b7));
+    let runtime = simulation.runtime();
+    let store = Arc::new(Shared::new(&runtime, true, true));
+    let faults = Faults { outages: vec![(AWAY[0], AWAY[1])], ..Faults::default() };
+    let faulty = Arc::new(Faulty::new(runtime.clone(), store.clone(), faults, seed));
+    let settings = GateSettings { bytes_max: 1 << 20, write_back_ms: Some(150), ..GateSettings::default() };
+    let gate = outages::open(&runtime, faulty, &Lossy::new(), settings);
+    let engine = engine(&runtime, Arc::new(gate.clone()), None, &mut random);
+    let book = Arc::new(Book { documents: Mutex::default(), counted: Mutex::default() });
+    let mut client = Client { engine, store, book: book.clone(), random, documents: 1 };
+    let ended = simulation.run(async move {
+        let keys = [Key::new(0, NAMES[NAMES.len() - 1].as_bytes())];
+        client.read(&keys).await;
+        client.add(&keys).await;
+        expect(gate.state().amount.transactions == 1, "a write waits", || format!("{:?}", gate.state()));
+        client.others_add(&keys[0]).await;
+        match client.random.below(2) == 0 {
+            true => drop(client.engine.invalidate(&keys).await),
+            false => drop(client.engine.sync(PATIENCE).await),
+        }
+        client.book.with(&keys[0], |counts| counts.shown = counts.others);
+        runtime.sleep(AWAY[0].saturating_sub(runtime.elapsed())).await;
+        for _ in 0..3 {
+            client.read(&keys).await;
+            client.rests(5_000).await;
+        }
+        while gate.state().amount.transactions > 0 {
+            expect(runtime.elapsed() < PATIENCE, "all is applied", || format!("{:?}", gate.state()));
+            runtime.sleep(Duration::from_millis(10)).await;
+        }
+        client.read(&keys).await;
+    });
+    expect(ended == Ended::Done, "progress", || format!("{ended:?}"));
+    let counted = *book.counted.lock().unwrap_or_else(PoisonError::into_inner);
+    expect(counted.read >= 2, "it is read before and behind that", || format!("{counted:?}"));
+}
+
+#[test]
+fn what_is_in_doubt_while_the_database_is_away() {
+    (0..100).for_each(doubted);
+}
+
+#[test]
+fn the_gate_of_what_is_in_doubt() {
+    finds(&[(Fault::DoubtedShownAway, 20)], doubted);
 }
 
 #[test]
