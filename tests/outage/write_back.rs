@@ -107,8 +107,7 @@ fn a_row_in_doubt_is_not_shown_while_the_database_is_away() {
         let database = server.database();
         server.sql(&database, "CREATE TABLE users (id bigint PRIMARY KEY, name text, visits bigint NOT NULL)");
         server.sql(&database, "INSERT INTO users VALUES (1, 'before', 0)");
-        let forebay =
-            start(&server, &database, &[&MAP[..], &["--outside", "off", "--write-back-ms", "5000"]].concat());
+        let forebay = start(&server, &database, &[&MAP[..], &["--outside", "off", "--write-back-ms", "5000"]].concat());
         let mut client = Connection::new(forebay.address);
         assert_eq!(client.call(&["HGET", "user:1", "visits"]), Reply::bulk(b"0"));
         assert_eq!(client.call(&["HSET", "user:1", "name", "kept"]), Reply::Integer(0));

@@ -190,8 +190,8 @@ pub enum Message {
     Get(u64, Vec<Key>),
     /// To a shard: keep these writes until the transaction is decided.
     Stage(Stage),
-    /// To the home of a transaction: all have agreed, so it is to commit, with these writes of the home; what was decided
-    /// first holds.
+    /// To the home of a transaction: all have agreed, so it is to commit, with these writes of the home. What was
+    /// decided first holds.
     Commit(Stage),
     /// To its home: if it is not decided, it does not commit.
     GiveUp(Stamp),

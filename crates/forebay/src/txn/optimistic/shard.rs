@@ -195,8 +195,8 @@ impl Shard {
         true
     }
 
-    /// All have agreed: the transaction commits if nothing was decided before, and no vote is outdated. Then this shard's
-    /// writes of it are there at once. Whether it commits, and which readers are told.
+    /// All have agreed: the transaction commits if nothing was decided before, and no vote is outdated. Then this
+    /// shard's writes of it are there at once. Whether it commits, and which readers are told.
     fn commit(&mut self, stage: Stage, now_us: u64) -> (bool, Sent) {
         let known = self.decisions.contains_key(&stage.stamp.txn());
         let outdated = self.outdated(&stage.parties.validators) && !on(Fault::OldVotesCommit);

@@ -48,8 +48,8 @@ impl Keys {
         self.prepared.first().map(|(stamp, _)| *stamp)
     }
 
-    /// Keys with writes up to `closed` that may commit and are not known to be in the shards: their hashes, in order, and
-    /// for each the stamp before the first such write.
+    /// Keys with writes up to `closed` that may commit and are not known to be in the shards: their hashes, in order,
+    /// and for each the stamp before the first such write.
     pub fn held(&self, closed: Stamp) -> Vec<(u64, Stamp)> {
         let mut held: Vec<(u64, Stamp)> = Vec::new();
         for (stamp, key) in self.prepared.iter().take_while(|(stamp, _)| *stamp <= closed) {
