@@ -124,7 +124,7 @@ DRAW = $(FIGURE) --redraw
 # The list needs none of the peers that figures are measured beside.
 FIGURE_SETUP = $(if $(filter list,$(NAME)),setup-run,setup-bench)
 
-figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, kairos-8, tardis-5, deferred-5.3; list: all (FOREBAY_TRACES=folder)
+figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, kairos-8, tardis-5, .., or list (FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
 		&& cargo run -q --release --locked -p forebay-figures -- list;; \

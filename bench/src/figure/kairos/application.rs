@@ -1,5 +1,5 @@
-//! A client and the application on it: transactions of some keys, read one after the other; a transaction that writes
-//! writes all that it has read. What aborts begins again.
+//! A client and the application on it. Transactions read some keys, one after the other. One that writes writes all
+//! that it has read. What aborts begins again.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The simulation: machines, packets between them, and the cores of `txn/optimistic` and `txn/validator` on them.
 //!
-//! A packet arrives, waits for a core of its machine, is worked off, and what the protocol's core wants sent goes out
+//! A packet arrives, waits for a core of its machine, and is worked off. What the protocol's core wants sent goes out
 //! in one packet for each machine. Only what is told of here takes time. Documents have no size; those that were never
 //! written are nowhere.
 
