@@ -43,21 +43,23 @@ fn scaled<'x>(scale: Scale, reduced: &'x [f64], full: &'x [f64]) -> &'x [f64] {
     if scale == Scale::Full { full } else { reduced }
 }
 
-/// Bars: each system once, a chart for each figure.
+/// A bar for each system, a chart for each figure.
 fn bars(scale: Scale, settings: &[Setting], of: &[(&str, &'static str, Of)]) -> Vec<Chart> {
     let runs = Runs::of(scale, settings);
-    let names: Vec<String> = settings.iter().map(|setting| setting.system.name.to_owned()).collect();
-    let chart = |(title, y, of): &(&str, &'static str, Of)| Chart {
-        title: (*title).to_owned(),
-        x: "system".into(),
-        y: (*y).into(),
-        names: names.clone(),
-        series: vec![Series {
-            name: (*title).to_owned(),
-            points: (0..).map(f64::from).zip(runs.medians(*of)).collect(),
+    let chart = |(title, y, of): &(&str, &'static str, Of)| {
+        let bar = |(setting, median): (&Setting, f64)| Series {
+            name: setting.system.name.to_owned(),
+            points: vec![(0.0, median)],
             ..Series::default()
-        }],
-        ..Chart::default()
+        };
+        Chart {
+            title: (*title).to_owned(),
+            x: "".into(),
+            y: (*y).into(),
+            names: vec![String::new()],
+            series: settings.iter().zip(runs.medians(*of)).map(bar).collect(),
+            ..Chart::default()
+        }
     };
     of.iter().map(chart).collect()
 }
@@ -70,7 +72,8 @@ fn chart(title: &str, x: &'static str, y: &'static str, series: Vec<Series>) -> 
 fn two(title: &str, x: &'static str, mut series: Vec<Vec<Series>>) -> Vec<Chart> {
     let commits = series.pop().unwrap_or_default();
     let throughputs = series.pop().unwrap_or_default();
-    vec![chart(title, x, THROUGHPUT, throughputs), Chart { loose: true, ..chart(title, x, COMMITS, commits) }]
+    let rates = Chart { loose: true, ..chart(&format!("{title}: commit rate"), x, COMMITS, commits) };
+    vec![chart(&format!("{title}: throughput"), x, THROUGHPUT, throughputs), rates]
 }
 
 const BOTH: [Of; 2] = [Outcome::throughput, Outcome::commit_rate];
@@ -115,11 +118,10 @@ pub(super) fn figure_11(scale: Scale) -> Vec<Chart> {
     told.truncate(2);
     let hits = series.pop().unwrap_or_default();
     let throughputs = series.pop().unwrap_or_default();
-    let title = "80,000 transactions come in a second";
     vec![
-        chart(title, "clients", THROUGHPUT, throughputs),
-        chart(title, "clients", "reads from copies, in %", hits),
-        chart(title, "clients", "copies called stale in a second", told),
+        chart("80,000 transactions come in a second", "clients", THROUGHPUT, throughputs),
+        chart("hits", "clients", "reads from copies, in %", hits),
+        chart("invalidations", "clients", "copies called stale in a second", told),
     ]
 }
 
@@ -171,16 +173,16 @@ pub(super) fn figure_13(scale: Scale) -> Vec<Chart> {
 /// From the paper's system to forebay, rule by rule.
 pub(super) fn rules(scale: Scale) -> Vec<Chart> {
     const RANGES: System = System {
-        name: "stamps compared, home decides",
+        name: "+ stamps, home",
         literal: false,
         freshness: Freshness::Resolved(2_000),
         rules: Rules { known_fresh: true, home: true, ..System::KAIROS.rules },
         ..System::KAIROS
     };
-    const LOCAL: System = System { name: "+ local commits", rules: Rules { local: true, ..RANGES.rules }, ..RANGES };
+    const LOCAL: System = System { name: "+ local", rules: Rules { local: true, ..RANGES.rules }, ..RANGES };
     const RENEWING: System =
-        System { name: "+ renewal, own writes", rules: Rules { renew: true, own: true, ..LOCAL.rules }, ..LOCAL };
-    const CHEAPEST: System = System { name: "+ what costs least", leases: System::FOREBAY.leases, ..RENEWING };
+        System { name: "+ renewal", rules: Rules { renew: true, own: true, ..LOCAL.rules }, ..LOCAL };
+    const CHEAPEST: System = System { name: "+ cheapest", leases: System::FOREBAY.leases, ..RENEWING };
     let mut settings: Vec<Setting> = [
         System::BASELINE,
         System::IDEAL,
@@ -190,11 +192,11 @@ pub(super) fn rules(scale: Scale) -> Vec<Chart> {
         LOCAL,
         RENEWING,
         CHEAPEST,
-        System { name: "+ all keys: forebay", ..System::FOREBAY },
+        System::FOREBAY,
     ]
     .map(Setting::paper)
     .to_vec();
-    let wide = System { name: "forebay, 1 % of the keys", ..System::FOREBAY };
+    let wide = System { name: "forebay, 1 %", ..System::FOREBAY };
     settings.push(Setting { cache: 0.01, ..Setting::paper(wide) });
     let local: Of = |of| 100.0 * of.local as f64 / of.committed.max(1) as f64;
     bars(

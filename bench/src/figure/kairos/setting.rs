@@ -225,7 +225,7 @@ impl System {
     pub const IDEAL: System = System { name: "ideal", leases: Leases::Paper, rules: EVICTING, ..System::BASELINE };
 
     /// Those, and a stale copy is used until its lease ends: the paper's text.
-    pub const IDEAL_KEPT: System = System { name: "ideal, stale copies kept", rules: Rules::PAPER, ..System::IDEAL };
+    pub const IDEAL_KEPT: System = System { name: "ideal, stale kept", rules: Rules::PAPER, ..System::IDEAL };
 
     /// The paper's whole system.
     pub const KAIROS: System = System { name: "KAIROS", validators: true, ..System::IDEAL };
