@@ -90,12 +90,23 @@ pub(super) fn figure_9a(scale: Scale) -> Vec<Chart> {
     two("skew of the reads", "alpha of transactions that only read", series)
 }
 
+pub(super) fn figure_9b(scale: Scale) -> Vec<Chart> {
+    let made = |system, alpha_write| Setting { alpha_write, ..Setting::paper(system) };
+    let series = lines(scale, &SYSTEMS, scaled(scale, &[0.3, 0.5, 0.7], &[0.3, 0.4, 0.5, 0.6, 0.7]), made, &BOTH);
+    two("skew of the writes", "alpha of transactions that write", series)
+}
+
 pub(super) fn figure_10(scale: Scale) -> Vec<Chart> {
     let systems =
         [System::NAIVE, System::SUNDIAL, System::EI, System::IDEAL, System::IDEAL_KEPT, System::FOREBAY_SERVERS];
     let made = |system, thousands: f64| Setting { load: Load::Open(thousands * 1000.0), ..Setting::paper(system) };
-    let series =
-        lines(scale, &systems, scaled(scale, &[10.0, 40.0, 80.0], &[10.0, 20.0, 40.0, 60.0, 80.0, 100.0]), made, &BOTH);
+    let series = lines(
+        scale,
+        &systems,
+        scaled(scale, &[20.0, 80.0, 120.0], &[20.0, 40.0, 60.0, 80.0, 100.0, 120.0]),
+        made,
+        &BOTH,
+    );
     two("shards validate", "thousands of transactions that come in a second", series)
 }
 
@@ -103,7 +114,7 @@ pub(super) fn figure_11(scale: Scale) -> Vec<Chart> {
     let systems = [System::EI, System::EI_CV, System::IDEAL, System::FOREBAY_SERVERS];
     let made = |system, clients: f64| Setting {
         clients: clients as u32,
-        load: Load::Open(80_000.0),
+        load: Load::Open(100_000.0),
         ..Setting::paper(system)
     };
     let told: Of = |of| of.invalidated as f64 / of.seconds;
@@ -119,7 +130,7 @@ pub(super) fn figure_11(scale: Scale) -> Vec<Chart> {
     let hits = series.pop().unwrap_or_default();
     let throughputs = series.pop().unwrap_or_default();
     vec![
-        chart("80,000 transactions come in a second", "clients", THROUGHPUT, throughputs),
+        chart("100,000 transactions come in a second", "clients", THROUGHPUT, throughputs),
         chart("hits", "clients", "reads from copies, in %", hits),
         chart("invalidations", "clients", "copies called stale in a second", told),
     ]
@@ -209,6 +220,63 @@ pub(super) fn rules(scale: Scale) -> Vec<Chart> {
             ("without a packet", "committed without one, in %", local),
         ],
     )
+}
+
+/// The clocks of half of the clients are wrong.
+pub(super) fn clocks(scale: Scale) -> Vec<Chart> {
+    let made = |system, ms: f64| Setting {
+        wrong_us: (ms * 1000.0) as i64,
+        load: Load::Open(40_000.0),
+        ..Setting::paper(system)
+    };
+    let series = lines(
+        scale,
+        &[System::IDEAL, System::KAIROS, System::FOREBAY],
+        scaled(scale, &[-5.0, 0.0, 5.0], &[-10.0, -3.0, -1.0, 0.0, 1.0, 3.0, 10.0]),
+        made,
+        &[Outcome::commit_rate, Outcome::hit_rate],
+    );
+    let charts = [("40,000 transactions come in a second", COMMITS), ("hits", "reads from copies, in %")];
+    let x = "ms by which every second client's clock is ahead";
+    let made = |((title, y), series)| Chart { loose: true, ..chart(title, x, y, series) };
+    charts.into_iter().zip(series).map(made).collect()
+}
+
+/// Keys are read by some clients only.
+pub(super) fn routing(scale: Scale) -> Vec<Chart> {
+    let made = |system, groups: f64| Setting { routed: groups as u32, ..Setting::paper(system) };
+    let series = lines(
+        scale,
+        &[System::EI, System::IDEAL, System::KAIROS, System::FOREBAY],
+        scaled(scale, &[1.0, 5.0], &[1.0, 2.0, 5.0, 10.0]),
+        made,
+        &[Outcome::throughput, Outcome::hit_rate],
+    );
+    let charts = [("requests go where their keys are", THROUGHPUT), ("hits", "reads from copies, in %")];
+    let x = "groups of clients that share no key";
+    charts.into_iter().zip(series).map(|((title, y), series)| chart(title, x, y, series)).collect()
+}
+
+/// Validators that remember few versions.
+pub(super) fn budget(scale: Scale) -> Vec<Chart> {
+    let made = |system, versions: f64| Setting {
+        versions_max: versions as usize,
+        load: Load::Open(60_000.0),
+        ..Setting::paper(system)
+    };
+    let series = lines(
+        scale,
+        &[System::KAIROS, System::FOREBAY],
+        scaled(scale, &[300.0, 3000.0, 30_000.0], &[300.0, 1000.0, 3000.0, 10_000.0, 100_000.0]),
+        made,
+        &[Outcome::commit_rate],
+    );
+    let series = series.into_iter().next().unwrap_or_default();
+    vec![Chart {
+        logarithmic_x: true,
+        loose: true,
+        ..chart("60,000 transactions come in a second", "versions that a validator remembers", COMMITS, series)
+    }]
 }
 
 /// What work costs, measured now.

@@ -20,7 +20,7 @@ mod world;
 
 use super::{Chart, Failed, Figure, Scale, Series};
 
-pub(super) static FIGURES: [Figure; 9] = [
+pub(super) static FIGURES: [Figure; 13] = [
     Figure { name: "kairos-5", summary: "The best length of a lease", make: |scale| Ok(lease::figure_5(scale)) },
     Figure {
         name: "kairos-8",
@@ -31,6 +31,11 @@ pub(super) static FIGURES: [Figure; 9] = [
         name: "kairos-9a",
         summary: "Throughput by the skew of reads",
         make: |scale| Ok(charts::figure_9a(scale)),
+    },
+    Figure {
+        name: "kairos-9b",
+        summary: "Throughput by the skew of writes",
+        make: |scale| Ok(charts::figure_9b(scale)),
     },
     Figure { name: "kairos-10", summary: "Commit rate by load", make: |scale| Ok(charts::figure_10(scale)) },
     Figure {
@@ -44,6 +49,17 @@ pub(super) static FIGURES: [Figure; 9] = [
         name: "kairos-rules",
         summary: "From the paper's system to forebay's, rule by rule",
         make: |scale| Ok(charts::rules(scale)),
+    },
+    Figure { name: "kairos-clocks", summary: "Clocks that are wrong", make: |scale| Ok(charts::clocks(scale)) },
+    Figure {
+        name: "kairos-routing",
+        summary: "Requests that go where their keys are",
+        make: |scale| Ok(charts::routing(scale)),
+    },
+    Figure {
+        name: "kairos-budget",
+        summary: "Validators that remember few versions",
+        make: |scale| Ok(charts::budget(scale)),
     },
     Figure { name: "kairos-costs", summary: "What the work of servers and clients costs", make: charts::costs },
 ];

@@ -345,7 +345,7 @@ impl World {
         let now = self.now;
         let clock_us = self.machines[client as usize].clock_us(now);
         let application = &mut self.applications[client as usize];
-        // The watermark of another client: nothing up to it is under way any more, whoever the validator is.
+        // Another client's watermark holds for the keys of all validators.
         let messages = match (from, message) {
             (Node::Client(of), Message::Resolved(_, epoch, low)) => {
                 let low = application.watermark(of, low.closed, self.setting.clients, clock_us);
