@@ -214,7 +214,7 @@ impl Common {
         }
     }
 
-    /// Waits for all clients, those included that begin meanwhile.
+    /// Waits until all clients have ended. A client may begin during the wait.
     async fn workers_done(&self) {
         loop {
             let worker = self.workers.lock().unwrap().pop();

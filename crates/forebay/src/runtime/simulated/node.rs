@@ -1,8 +1,8 @@
 //! Nodes of a simulated world: what runs on one of them has its clocks, waits while it is paused, and ends with it.
 //!
-//! **Invariant.** A task of a paused node is not polled until the pause is over. Its timers and what it waits for go
-//! on: all that became ready meanwhile can run then. A task of a node that was killed is not polled again, and nothing
-//! that knows the former life of the node starts another.
+//! **Invariant.** A task of a paused node is not polled until the pause is over. Timers go on, and messages arrive. The
+//! tasks that they wake run after the pause. A task of a killed node is not polled again. A handle of the node's former
+//! life starts no task.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};

@@ -165,7 +165,7 @@ impl Copies {
         }
     }
 
-    /// What was read of `key` at `version` from a copy was found stale; whether the copy goes, `evict` says.
+    /// What was read of `key` at `version` was found stale. With `evict`, a copy of that version is given up.
     pub fn stale(&mut self, key: &Key, version: Stamp, evict: bool) {
         if (self.cacheable)(key) {
             let past = self.pasts.entry(key, 2 * self.copies_max);

@@ -88,7 +88,7 @@ pub struct ClientOptions {
 /// What a client is asked for. Transactions are named by numbers that the caller chooses.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A transaction of a session begins.
+    /// A transaction of a session begins. The client remembers each session that it was told of.
     Begin(u64, u32, Level),
     /// It reads these, as one level.
     Read(u64, Vec<Key>),
