@@ -139,6 +139,110 @@ fn who_was_cut_off_is_fenced_and_suspended() {
     assert_eq!([said(&entry(&mut client, "suspended")), said(&client.call(&["GET", "both"]))], ["Nil", "first"]);
 }
 
+/// The counter of `row` at the first owner.
+fn counted(client: &mut Connection, row: &str) -> String {
+    said(&client.call(&["HGET", row, "n"]))
+}
+
+/// The first owner is killed with `+5` to two rows of 0 that waits, and a second one has added 100 to both.
+fn both_have_added() -> First {
+    let mut first = First::start();
+    let mut client = Connection::new(first.forebay.address);
+    for row in ["acct", "other"] {
+        assert_eq!(client.call(&["HSET", row, "n", "0"]), Reply::Integer(1));
+    }
+    first.network.close();
+    for row in ["acct", "other"] {
+        assert_eq!(client.call(&["HINCRBY", row, "n", "5"]), Reply::Integer(5));
+    }
+    first.forebay.kill9();
+    let mut second = first.second();
+    for row in ["acct", "other"] {
+        assert_eq!(Connection::new(second.address).call(&["HINCRBY", row, "n", "100"]), Reply::Integer(100));
+    }
+    second.terminate();
+    first
+}
+
+fn becomes_suspended(client: &mut Connection) {
+    let began = Instant::now();
+    while entry(client, "suspended") == Reply::Nil {
+        assert!(began.elapsed() < PATIENCE, "{:?}", client.call(&["CACHE", "STATE"]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    is_suspended(client);
+}
+
+/// What waits is resumed and applied. The rows have both sums then, and what is built on them keeps these.
+fn resumes_with_both(first: &mut First) {
+    let mut client = Connection::new(first.forebay.address);
+    assert_eq!(client.call(&["CACHE", "DRAIN", "RESUME"]), ok());
+    calm(first.forebay.address);
+    assert_eq!(counted(&mut client, "acct"), "105", "drained");
+    assert_eq!(client.call(&["HINCRBY", "acct", "n", "1"]), Reply::Integer(106));
+    first.forebay.restart();
+    assert_eq!(counted(&mut Connection::new(first.forebay.address), "acct"), "106");
+}
+
+/// A start that reaches the database shows what the second owner wrote with what waits on top.
+#[test]
+fn what_another_owner_wrote_is_shown_below_what_waits() {
+    let mut first = both_have_added();
+    first.network.pass();
+    first.forebay.restart();
+    let mut client = Connection::new(first.forebay.address);
+    is_suspended(&mut client);
+    assert_eq!(counted(&mut client, "acct"), "105", "suspended");
+    // What is given up is not shown any more.
+    assert_eq!(counted(&mut client, "other"), "105", "suspended");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "2", "drill"]), ok());
+    assert_eq!(counted(&mut client, "other"), "100", "given up");
+    resumes_with_both(&mut first);
+}
+
+/// A start that does not reach the database shows what its journal has. Once the database is there, this is neither
+/// shown nor built on.
+#[test]
+fn what_a_late_start_has_shown_is_neither_kept_nor_built_on() {
+    let mut first = both_have_added();
+    first.forebay.restart();
+    let mut client = Connection::new(first.forebay.address);
+    assert_eq!(counted(&mut client, "acct"), "5", "nothing says that another was there");
+    assert_eq!(client.call(&["TXN", "BEGIN"]), ok());
+    assert_eq!(counted(&mut client, "acct"), "5");
+    assert_eq!(client.call(&["HSET", "acct", "n", "6"]), Reply::Integer(0));
+    first.network.pass();
+    let mut other = Connection::new(first.forebay.address);
+    becomes_suspended(&mut other);
+    let committed = said(&client.call(&["TXN", "COMMIT"]));
+    assert!(committed.starts_with("TXCONFLICT"), "{committed}");
+    assert_eq!([counted(&mut other, "acct"), counted(&mut other, "other")], ["105", "105"], "suspended");
+    resumes_with_both(&mut first);
+}
+
+/// A start after an operator's word, before all was applied, is not suspended. Its journal says what was known before
+/// the second owner came, which is not so.
+#[test]
+fn a_start_in_the_middle_of_a_resumed_drain_asks_the_database() {
+    let mut first = both_have_added();
+    first.network.pass();
+    first.forebay.restart();
+    let mut client = Connection::new(first.forebay.address);
+    is_suspended(&mut client);
+    first.network.close();
+    assert_eq!(client.call(&["CACHE", "DRAIN", "RESUME"]), ok());
+    first.forebay.kill9();
+    // Neither with the database away nor with it there.
+    first.forebay.restart();
+    let mut client = Connection::new(first.forebay.address);
+    let away = counted(&mut client, "acct");
+    assert!(away.starts_with("STOREDOWN"), "{away}");
+    first.network.pass();
+    calm(first.forebay.address);
+    assert_eq!([counted(&mut client, "acct"), counted(&mut client, "other")], ["105", "105"]);
+    assert_eq!(first.server.sql(&first.database, NAMES), "acct other");
+}
+
 /// A forebay that is asked nothing notices it too, also if the second one has ended by then.
 #[test]
 fn who_is_idle_notices_another_owner() {

@@ -114,11 +114,10 @@ impl Node {
             unwatched_after: settings.unwatched_after(),
             history: None,
         });
-        if owned {
-            engine.start_reaper();
-        } else {
-            engine.start_watching();
-            engine.start_reloading();
+        engine.start_watching();
+        match owned {
+            true => engine.start_reaper(),
+            false => engine.start_reloading(),
         }
         // Strangers have a small share of the memory, whatever the limit says.
         let share = (memory / STRANGERS_SHARE).max(STRANGER_BYTES_MIN);

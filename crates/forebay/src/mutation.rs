@@ -302,6 +302,14 @@ pub enum Fault {
     RenewedByFailure,
     /// What was named as stale stays in use.
     StaleKept,
+    /// What waits for a store that was found in another state is shown as it was before.
+    FoundTakenForKnown,
+    /// Likewise after a start, once an operator has decided.
+    ResumedTakenForKnown,
+    /// What was read of the store as it was is written to it as it was found.
+    WrittenToAnotherState,
+    /// What was cached of the store as it was stays when it is found in another state.
+    CachedOfAnotherState,
     /// What others were said to have changed is shown while the store can't be asked.
     DoubtedShownAway,
     /// A validator does not say of which keys a write is under way.

@@ -155,6 +155,7 @@ impl Gate {
         });
         {
             let mut state = inner.state();
+            inner.doubt_earlier(&mut state);
             inner.suspend_if_earlier(&mut state, false);
             inner.settle(&mut state);
             if !opens_late {

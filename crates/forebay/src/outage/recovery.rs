@@ -235,6 +235,12 @@ impl Inner {
         if first {
             state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
         }
+        if !first || self.store.went_back() || self.store.owned_since().is_some() {
+            state.found_in = incarnation;
+            if !mutation::on(Fault::CachedOfAnotherState) {
+                state.invalidate_all();
+            }
+        }
         self.suspend_if_earlier(state, !first);
         self.describe(state);
     }

@@ -92,6 +92,11 @@ pub(super) struct State {
     pub(super) batch_max: usize,
     /// The incarnation of the store that is known.
     pub(super) incarnation: u64,
+    /// What the journal says of documents below this number is not believed ([`Remembered::known_from`]).
+    pub(super) known_from: u64,
+    /// The incarnation in which the store was found in another state last. A transaction of an earlier one may have
+    /// read what is not so.
+    pub(super) found_in: u64,
     /// The store was not there at the start: it will come in an incarnation of its own.
     pub(super) opens_late: bool,
     /// Nothing is applied before then, so that others get their share of the store.
@@ -147,6 +152,8 @@ impl State {
             naming: BTreeSet::new(),
             batch_max: BATCH_COMMITS_MAX,
             incarnation,
+            known_from: 0,
+            found_in: 0,
             opens_late: false,
             paced_until: Duration::ZERO,
             pace: Pace::default(),

@@ -93,6 +93,9 @@ pub struct Remembered {
     pub suspended: bool,
     /// As whom all owners of the tier, one after the other, use the store. In the tier before the store is opened so.
     pub owner: Option<OwnerId>,
+    /// What entries below this number say of documents was so before the store was found in another state: it is not
+    /// believed.
+    pub known_from: u64,
 }
 
 /// What a tier held when it was opened.

@@ -121,8 +121,8 @@ fn what_is_remembered_of_the_store_outlives_the_process() {
     let disk = Lossy::new();
     let id = |sequence| TxnId(Version { incarnation: 3, sequence });
     let told = [
-        Remembered { acknowledged: vec![id(7), id(5)], suspended: true, owner: None },
-        Remembered { acknowledged: vec![id(8)], suspended: false, owner: Some(OwnerId(u128::MAX)) },
+        Remembered { acknowledged: vec![id(7), id(5)], suspended: true, owner: None, known_from: 9 },
+        Remembered { acknowledged: vec![id(8)], suspended: false, owner: Some(OwnerId(u128::MAX)), known_from: 0 },
     ];
     for (nth, remembered) in told.into_iter().enumerate() {
         let life = Life::open(&disk, nth as u64, options(Durability::Always)).unwrap();

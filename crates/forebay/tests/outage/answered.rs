@@ -11,7 +11,7 @@ use forebay::store::CommitOutcome;
 use forebay::tier::memory::Memory;
 use futures_util::future::join;
 
-use crate::gate::{Database, commit, open_as, open_in, put, simulated};
+use crate::gate::{Database, commit, open_as, open_in, put, put_in, simulated};
 
 const WHILE: Duration = Duration::from_secs(2);
 
@@ -187,11 +187,11 @@ fn what_is_ordered_is_not_merged() {
         world.runtime.sleep(WHILE).await;
         assert!(world.gate.state().suspended.is_some());
         world.database.inner.set_down(true);
-        assert!(matches!(commit(&world.gate, put(1001, "other")).await, CommitOutcome::Buffered(_)));
+        assert!(matches!(commit(&world.gate, put_in(3, 1001, "other")).await, CommitOutcome::Buffered(_)));
         world.runtime.sleep(WHILE).await;
         world.gate.fail_for(WHILE);
         assert_eq!(world.gate.apply(2).await, Ok(()));
-        let CommitOutcome::Buffered(later) = commit(&world.gate, put(3, "a")).await else { panic!("it is kept") };
+        let CommitOutcome::Buffered(later) = commit(&world.gate, put_in(3, 3, "a")).await else { panic!("it is kept") };
         assert_eq!(world.gate.part_of(2), 2);
         world.database.inner.set_down(false);
         world.runtime.sleep(WHILE).await;

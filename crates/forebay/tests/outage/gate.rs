@@ -150,7 +150,12 @@ pub fn open_on(disk: &Lossy, runtime: &Runtime, store: &Arc<Database>, meanwhile
 }
 
 pub fn put(sequence: u64, name: &str) -> Commit {
-    let version = Version { incarnation: 1, sequence };
+    put_in(1, sequence, name)
+}
+
+/// Of a transaction that has begun in this incarnation of the store.
+pub fn put_in(incarnation: u64, sequence: u64, name: &str) -> Commit {
+    let version = Version { incarnation, sequence };
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
     let writes =
@@ -182,8 +187,9 @@ fn a_restored_store(expected: bool) {
         assert_eq!(gate.state().suspended.is_some(), expected);
         if expected {
             assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
-            // What comes in between waits behind it.
-            assert!(matches!(commit(&gate, put(3, "a")).await, CommitOutcome::Buffered(_)));
+            // What began before may have read what is lost. What comes in after that waits behind it.
+            assert!(matches!(commit(&gate, put(3, "a")).await, CommitOutcome::Conflict(_)));
+            assert!(matches!(commit(&gate, put_in(2, 4, "a")).await, CommitOutcome::Buffered(_)));
             assert_eq!(gate.resume().await, Ok(()));
             assert_eq!(gate.resume().await, Err(ResumeError::NotSuspended));
         }
@@ -211,7 +217,7 @@ fn a_store_restored_before_the_start(expected: bool) {
         database.incarnation.store(3, Ordering::SeqCst);
         runtime.sleep(Duration::from_secs(2)).await;
         database.inner.set_down(true);
-        assert!(matches!(commit(&gate, put(2, "a")).await, CommitOutcome::Buffered(_)));
+        assert!(matches!(commit(&gate, put_in(3, 2, "a")).await, CommitOutcome::Buffered(_)));
         drop(gate);
         let remembered = memory.open(Description::default()).1.remembered;
         assert_eq!((remembered.acknowledged.len(), remembered.suspended), (3, false));

@@ -3,34 +3,35 @@
 //! document and that of the next one, which the second owner writes too. An operator lets what waits go, or decides
 //! about each ticket.
 
+mod counted;
+mod database;
+
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay::change::Change;
-use forebay::error::Unavailable;
 use forebay::mutation::Fault;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
     BreakerSettings, Description, Gate, GateOptions, GateSettings, GivenUp, Journal, JournalOptions, Mode, TicketState,
     seen_incarnation_of,
 };
-use forebay::read::Read;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
 use forebay::store::embedded::Durability;
-use forebay::store::memory::Memory;
 use forebay::store::suite::write;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
+use forebay::store::{Commit, CommitOutcome, Resolved, Store};
 use forebay::tier::Tier;
 use forebay::version::{Mint, OwnerId};
 use forebay::{Key, TxnId, Value, Version};
-use futures_util::future::BoxFuture;
 
 use crate::book::{broken, expect};
 use crate::gate::finds;
 use crate::tickets::{Ticket, tickets};
+
+use self::database::{Database, Network, Opened};
 
 /// Clients of the first owner, and writes of each.
 const CLIENTS: u64 = 3;
@@ -41,188 +42,6 @@ const SEEDS_OF_FAULTS: u64 = 100;
 
 /// Within which an owner that has nothing to do has to notice that it is none any more.
 const NOTICED: Duration = Duration::from_secs(2);
-
-/// A database that knows its owners, as PostgreSQL does.
-struct Database {
-    memory: Memory,
-    /// Owner and run, by incarnation from 1 on.
-    owners: Mutex<Vec<(u128, u64)>>,
-}
-
-impl Database {
-    fn owners(&self) -> MutexGuard<'_, Vec<(u128, u64)>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Opens it over a network, as `owner` whose journal has noted the incarnation `noted`.
-    fn open(self: &Arc<Database>, runtime: &Runtime, network: &Arc<Network>, owner: u128, noted: u64) -> Arc<Opened> {
-        let run = runtime.random();
-        let mut owners = self.owners();
-        let others = owners.iter().skip(noted as usize).any(|(other, _)| *other != owner);
-        owners.push((owner, run));
-        let opened = Arc::new(Opened {
-            runtime: runtime.clone(),
-            database: self.clone(),
-            network: network.clone(),
-            run,
-            incarnation: owners.len() as u64,
-            since: (noted > 0 && others).then(|| "another".to_owned()),
-            fenced: OnceLock::new(),
-        });
-        drop(owners);
-        let (weak, clock) = (Arc::downgrade(&opened), runtime.clone());
-        runtime.spawn(async move {
-            while let Some(opened) = weak.upgrade() {
-                let _ = opened.ping().await;
-                drop(opened);
-                clock.sleep(Duration::from_secs(1)).await;
-            }
-        });
-        opened
-    }
-
-    async fn value(&self, key: &Key) -> Option<Value> {
-        let read = self.memory.get(std::slice::from_ref(key)).await;
-        read.ok().and_then(|mut reads| reads.pop()).and_then(|read| read.value)
-    }
-}
-
-/// Between an owner and its database.
-#[derive(Default)]
-struct Network {
-    cut: AtomicBool,
-}
-
-/// The database as one process has it open.
-struct Opened {
-    runtime: Runtime,
-    database: Arc<Database>,
-    network: Arc<Network>,
-    run: u64,
-    incarnation: u64,
-    since: Option<String>,
-    fenced: OnceLock<String>,
-}
-
-impl Opened {
-    /// Goes over the network, one way; false if that is cut.
-    async fn passes(&self) -> bool {
-        self.runtime.sleep(Duration::from_micros(self.runtime.random() % 400)).await;
-        !self.network.cut.load(Ordering::SeqCst)
-    }
-
-    /// Whether the database takes it, now that it has arrived: it refuses what is not its owner's.
-    fn is_ours(&self) -> bool {
-        self.database.owners().last().is_some_and(|(_, run)| *run == self.run)
-    }
-
-    /// Asks for what `answer` makes of the database, if it is ours.
-    async fn ask<'a, T>(
-        &'a self,
-        answer: impl FnOnce(&'a Memory) -> BoxFuture<'a, T> + Send,
-    ) -> Result<T, Unavailable> {
-        let gone = || Err(Unavailable("the network is cut".to_owned()));
-        if !self.passes().await {
-            return gone();
-        }
-        let answer = match self.is_ours() {
-            true => Some(answer(&self.database.memory).await),
-            false => None,
-        };
-        if !self.passes().await {
-            return gone();
-        }
-        answer.ok_or_else(|| {
-            let _ = self.fenced.set("another owner".to_owned());
-            Unavailable("another owner".to_owned())
-        })
-    }
-}
-
-impl Store for Opened {
-    fn caps(&self) -> Caps {
-        Caps { ordered: false, ..self.database.memory.caps() }
-    }
-
-    fn name(&self) -> String {
-        "contested".to_owned()
-    }
-
-    fn incarnation(&self) -> u64 {
-        self.incarnation
-    }
-
-    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(async move { self.ask(|memory| memory.get_within(keys, bytes_max)).await? })
-    }
-
-    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        let all = |outcome: CommitOutcome| vec![outcome; group.len()];
-        Box::pin(async move {
-            if !self.passes().await {
-                return all(CommitOutcome::Unavailable("the network is cut".to_owned()));
-            }
-            match self.ask(|memory| memory.commit(group)).await {
-                Ok(outcomes) => outcomes,
-                Err(Unavailable(why)) if self.fenced().is_some() => all(CommitOutcome::Unavailable(why)),
-                Err(Unavailable(why)) => all(CommitOutcome::Unknown(why)),
-            }
-        })
-    }
-
-    /// Whoever the owner is: what was sent may have arrived before.
-    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        Box::pin(async move {
-            let gone = || Err(Unavailable("the network is cut".to_owned()));
-            if !self.passes().await {
-                return gone();
-            }
-            let resolved = self.database.memory.outcome(id).await;
-            if self.passes().await { resolved } else { gone() }
-        })
-    }
-
-    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        Box::pin(self.ask(|_| Box::pin(std::future::ready(()))))
-    }
-
-    fn owned_since(&self) -> Option<&str> {
-        self.since.as_deref()
-    }
-
-    fn fenced(&self) -> Option<&str> {
-        self.fenced.get().map(String::as_str)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        space: u8,
-        after: Option<&'a Key>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        Box::pin(async move { self.ask(|memory| memory.scan(space, after, limit)).await? })
-    }
-
-    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
-        Box::pin(async move { self.ask(|memory| memory.count(space)).await? })
-    }
-
-    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
-        Box::pin(async move { self.ask(|memory| memory.clear(spaces, version)).await? })
-    }
-
-    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        Box::pin(async move { self.ask(|memory| memory.expired(now_ms, limit)).await? })
-    }
-
-    fn memory_bytes(&self) -> usize {
-        0
-    }
-
-    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        Box::pin(async { Ok(()) })
-    }
-}
 
 fn key(client: u64) -> Key {
     Key::new(0, format!("k{client}").as_bytes())
@@ -242,7 +61,20 @@ fn put(mint: &Mint, keys: &[Key], value: &str) -> Commit {
 type World<'a> = (&'a Runtime, &'a Arc<Database>, &'a Arc<Network>, &'a Lossy);
 
 /// The first owner, started on what its journal has.
-async fn first((runtime, database, network, disk): World<'_>) -> (Gate, Arc<Opened>) {
+async fn first(world: World<'_>) -> (Gate, Arc<Opened>) {
+    let (runtime, database, network, _) = world;
+    let mut store = None;
+    let open = |owner: OwnerId, noted| store.insert(database.open(runtime, network, owner.0, noted)).clone() as _;
+    let gate = start(world, open, false).await;
+    (gate, store.unwrap_or_else(|| broken("the gate opens", "without a store".to_owned())))
+}
+
+/// The first owner, over the store that `open` answers for it and the incarnation that its journal has noted.
+async fn start(
+    (runtime, _, _, disk): World<'_>,
+    open: impl FnOnce(OwnerId, u64) -> Arc<dyn Store>,
+    opens_late: bool,
+) -> Gate {
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let opened = Journal::open(runtime.clone(), disk.handle(), options);
@@ -250,18 +82,17 @@ async fn first((runtime, database, network, disk): World<'_>) -> (Gate, Arc<Open
     let owner = *found.remembered.owner.get_or_insert_with(|| OwnerId(u128::from(runtime.random())));
     let noted = journal.remember(found.remembered.clone()).await;
     expect(noted.is_ok(), "the journal notes its owner", || format!("{noted:?}"));
-    let store = database.open(runtime, network, owner.0, seen_incarnation_of(&found.description));
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 1, pause_ms_max: 8 };
     let gate = Gate::open(GateOptions {
         runtime: runtime.clone(),
-        store: store.clone(),
+        store: open(owner, seen_incarnation_of(&found.description)),
         journal,
         found,
         settings: GateSettings { breaker, bytes_max: 1 << 20, ..GateSettings::default() },
         mapping: String::new(),
-        opens_late: false,
+        opens_late,
     });
-    (gate.unwrap_or_else(|error| broken("the gate opens", error.to_string())), store)
+    gate.unwrap_or_else(|error| broken("the gate opens", error.to_string()))
 }
 
 /// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What is answered
@@ -307,18 +138,26 @@ async fn is_untouched(database: &Database, what: &str) {
 
 /// One run: whether writes waited for a database that had another owner since.
 fn run(seed: u64) -> bool {
+    to_its_end(seed, two_owners)
+}
+
+/// A run of this kind.
+fn to_its_end<T: Send + 'static, F: Future<Output = T> + Send>(
+    seed: u64,
+    work: impl FnOnce(Runtime, SplitMix) -> F + Send + 'static,
+) -> T {
     let simulation = Simulation::new(seed);
     let runtime = simulation.runtime();
     let (sender, mut told) = futures_channel::oneshot::channel();
     let ended = simulation.run_to_step(u64::MAX, async move {
-        let _ = sender.send(two_owners(runtime, SplitMix::new(seed ^ 0x0b0e)).await);
+        let _ = sender.send(work(runtime, SplitMix::new(seed ^ 0x0b0e)).await);
     });
     expect(ended == Ended::Done, "progress", || format!("{ended:?}"));
     told.try_recv().ok().flatten().unwrap_or_else(|| broken("progress", "the run has no end"))
 }
 
 async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
-    let database = Arc::new(Database { memory: Memory::new(), owners: Mutex::default() });
+    let database = Database::new();
     let (network, disk) = (Arc::new(Network::default()), Lossy::new());
     let world = (&runtime, &database, &network, &disk);
     let (gate, store) = first(world).await;

@@ -110,6 +110,9 @@ impl Inner {
             if let Some(Unavailable(why)) = self.fenced() {
                 return vec![CommitOutcome::Unavailable(why); group.len()];
             }
+            if let Some(overtaken) = group.iter().find_map(|commit| self.read_before(&self.state(), commit)) {
+                return vec![overtaken; group.len()];
+            }
             match self.way(group, may_wait, roomless) {
                 Way::Hold(time) if !held => {
                     self.runtime.sleep(time).await;
@@ -329,6 +332,10 @@ impl Inner {
                     outcomes[at] = Some(CommitOutcome::Refused(why));
                     continue;
                 }
+                if let Some(overtaken) = self.read_before(&state, commit).filter(|_| !unknown(at)) {
+                    outcomes[at] = Some(overtaken);
+                    continue;
+                }
                 let now_ms = self.runtime.now_ms();
                 if commit.strict {
                     outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
@@ -369,6 +376,12 @@ impl Inner {
         }
         self.settle(&mut state);
         outcomes.into_iter().flatten().collect()
+    }
+
+    /// The answer to a commit whose transaction may have read the store before it was found in another state.
+    fn read_before(&self, state: &State, commit: &Commit) -> Option<CommitOutcome> {
+        let before = commit.version.incarnation < state.found_in && !mutation::on(Fault::WrittenToAnotherState);
+        before.then(|| CommitOutcome::Conflict(commit.writes.iter().map(|write| write.key.clone()).collect()))
     }
 
     /// Whether what waits of the document that `commit` writes may still be replaced: while it is applied, one

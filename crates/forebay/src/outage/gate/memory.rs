@@ -193,7 +193,10 @@ impl Inner {
         let now = match &state.remembered {
             // Each start that finds another store finds out again.
             Some(first) if self.keeps_first(state) => first.clone(),
-            _ => Remembered { acknowledged, suspended: self.is_undecided(state), owner: self.owner },
+            _ => {
+                let (suspended, known_from) = (self.is_undecided(state), state.known_from);
+                Remembered { acknowledged, suspended, owner: self.owner, known_from }
+            }
         };
         let new = std::mem::take(&mut state.untold) || state.remembered.as_ref() != Some(&now);
         state.remembered = Some(now.clone());
@@ -214,6 +217,7 @@ impl Inner {
             }
             return;
         }
+        self.forget_known(state);
         if earlier || others.is_some() {
             self.forget_decisions(state);
         }
@@ -231,6 +235,23 @@ impl Inner {
         tracing::error!(why);
         state.suspended = Some(why);
         self.settle(state);
+    }
+
+    /// At the start: what the journal says of documents may have been so before the store was found in another state.
+    pub(super) fn doubt_earlier(&self, state: &mut State) {
+        state.known_from = state.remembered.as_ref().map_or(0, |remembered| remembered.known_from);
+        let oldest = state.buffer.numbers(None, 0, 1).first().copied();
+        if oldest.is_some_and(|oldest| oldest < state.known_from) && !mutation::on(Fault::ResumedTakenForKnown) {
+            state.buffer.forget_all_known();
+        }
+    }
+
+    /// Of what waits only the changes are known: what the documents were before is what the store says now.
+    fn forget_known(&self, state: &mut State) {
+        if mutation::on(Fault::FoundTakenForKnown) {
+            return;
+        }
+        state.known_from = state.buffer.forget_all_known();
     }
 
     /// What was decided was decided about the store as it was: noted before the tier is told how it was found now.

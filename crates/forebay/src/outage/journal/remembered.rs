@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! file  = place place
-//! place = magic:8 check:4 turn:8 suspended:1 count:2 (id:16)* [check:4 owner:16]
+//! place = magic:8 check:4 turn:8 suspended:1 count:2 (id:16)* check:4 owner:16 check:4 known_from:8
 //! ```
 //!
-//! The owner has a separate check. So a place without one is what an older forebay has written, and can read.
+//! The owner has a separate check, and so has the number from which on documents are known. So a place without them is
+//! what an older forebay has written, and can read.
 //!
 //! It may be older than what the store has acknowledged since, never newer. A start that recognises the store by it
 //! misses at most one loss. That is the loss of what was acknowledged between the last writing and an end that was
@@ -28,7 +29,10 @@ const ID_BYTES: usize = 16;
 /// Of the owner, with its check.
 const OWNER_BYTES: usize = 20;
 
-const _: () = assert!(HEAD_BYTES + REMEMBERED_IDS_MAX * ID_BYTES + OWNER_BYTES <= PLACE_BYTES);
+/// Of the number from which on documents are known, with its check.
+const KNOWN_BYTES: usize = 12;
+
+const _: () = assert!(HEAD_BYTES + REMEMBERED_IDS_MAX * ID_BYTES + OWNER_BYTES + KNOWN_BYTES <= PLACE_BYTES);
 
 /// The file.
 pub(super) struct Memo {
@@ -104,24 +108,30 @@ fn encode(turn: u64, remembered: &Remembered) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&crc32fast::hash(&rest).to_le_bytes());
     out.extend_from_slice(&rest);
-    if let Some(OwnerId(owner)) = remembered.owner {
-        out.extend_from_slice(&owner_check(turn, owner).to_le_bytes());
-        out.extend_from_slice(&owner.to_le_bytes());
+    match remembered.owner {
+        Some(OwnerId(owner)) => write_checked(turn, &owner.to_le_bytes(), &mut out),
+        None => out.extend_from_slice(&[0; OWNER_BYTES]),
     }
+    write_checked(turn, &remembered.known_from.to_le_bytes(), &mut out);
     // Of one length: a file that a crash has cut short is whole again when both places were written.
     out.resize(PLACE_BYTES, 0);
     out
 }
 
-/// Over the turn too: what an earlier writing has left of its owner is none.
-fn owner_check(turn: u64, owner: u128) -> u32 {
-    crc32fast::hash(&[&turn.to_le_bytes()[..], &owner.to_le_bytes()[..]].concat())
+/// Over the turn too: what an earlier writing has left there is not read.
+fn check(turn: u64, bytes: &[u8]) -> u32 {
+    crc32fast::hash(&[&turn.to_le_bytes(), bytes].concat())
 }
 
-fn decode_owner(turn: u64, rest: &[u8]) -> Option<OwnerId> {
-    let (check, rest) = rest.split_first_chunk::<4>()?;
-    let owner = u128::from_le_bytes(*rest.first_chunk()?);
-    (owner_check(turn, owner) == u32::from_le_bytes(*check)).then_some(OwnerId(owner))
+fn write_checked(turn: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&check(turn, bytes).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn read_checked<const BYTES: usize>(turn: u64, rest: &[u8]) -> Option<[u8; BYTES]> {
+    let (expected, rest) = rest.split_first_chunk::<4>()?;
+    let bytes = rest.first_chunk::<BYTES>()?;
+    (check(turn, bytes) == u32::from_le_bytes(*expected)).then_some(*bytes)
 }
 
 fn decode(place: &[u8]) -> Option<(u64, Remembered)> {
@@ -135,11 +145,12 @@ fn decode(place: &[u8]) -> Option<(u64, Remembered)> {
     if crc32fast::hash(checked) != u32::from_le_bytes(*check) {
         return None;
     }
-    let (turn, owner) = (u64::from_le_bytes(*turn), after.get(ids.len()..)?);
-    let owner = decode_owner(turn, owner);
+    let (turn, behind) = (u64::from_le_bytes(*turn), after.get(ids.len()..)?);
+    let owner = read_checked(turn, behind).map(|owner| OwnerId(u128::from_le_bytes(owner)));
+    let known_from = behind.get(OWNER_BYTES..).and_then(|rest| read_checked(turn, rest)).map_or(0, u64::from_le_bytes);
     let (ids, _) = ids.as_chunks::<ID_BYTES>();
     let acknowledged = ids.iter().map(|id| TxnId(Version::from_bytes(*id))).collect();
-    Some((turn, Remembered { acknowledged, suspended: *suspended != 0, owner }))
+    Some((turn, Remembered { acknowledged, suspended: *suspended != 0, owner, known_from }))
 }
 
 #[cfg(test)]
@@ -152,7 +163,8 @@ mod tests {
     fn remembered(ids: &[u64], suspended: bool) -> Remembered {
         let id = |sequence: &u64| TxnId(Version { incarnation: 7, sequence: *sequence });
         let owner = ids.first().filter(|first| **first % 2 == 0).map(|first| OwnerId(u128::from(*first) + 1));
-        Remembered { acknowledged: ids.iter().map(id).collect(), suspended, owner }
+        let known_from = ids.last().copied().unwrap_or_default();
+        Remembered { acknowledged: ids.iter().map(id).collect(), suspended, owner, known_from }
     }
 
     fn read(disk: &Lossy) -> Remembered {

@@ -280,6 +280,36 @@ impl Buffer {
         }
     }
 
+    /// The store was found in another state than what waits was made to. What is shown is unknown until the store was
+    /// asked, unless it follows from what waits alone. Answers the number from which on documents are known again.
+    pub fn forget_all_known(&mut self) -> u64 {
+        if !self.computed {
+            // The store says what it makes of the changes.
+            for entry in self.entries.values_mut() {
+                entry.buffered.known = Vec::new();
+                let bytes = entry_bytes(&entry.buffered, &entry.ties).min(entry.bytes);
+                self.bytes -= entry.bytes - bytes;
+                entry.bytes = bytes;
+            }
+        }
+        let keys: Vec<Key> = self.rows.keys().cloned().collect();
+        for key in keys {
+            let alone = |written: Option<&Written>| written.is_none_or(|written| stands_alone(&written.changes));
+            let follows = self.story(&key).any(|(_, written)| alone(written));
+            if !follows {
+                self.forget_known(&key, false);
+            }
+            let Some(row) = self.rows.get_mut(&key) else { continue };
+            self.bytes -= row.bytes;
+            (row.stored, row.image.base) = (None, None);
+            // What is on its way to the journal was computed with what was there before.
+            row.given_up |= !follows;
+            row.recharge(&key);
+            self.bytes += row.bytes;
+        }
+        self.next_number
+    }
+
     /// Finds again what all transactions have to do with each other: the store's tables are known now. Nothing may be
     /// on its way to it.
     pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {
