@@ -96,3 +96,51 @@ fn clients_that_ask_for_all_keys() {
     server.stayed_below(PROMISED);
     drop(clients);
 }
+
+/// Long documents that are not cached: each client has one of its own, and reads it again and again, or changes it so
+/// that most of it is made again.
+#[test]
+fn clients_with_a_long_list_each() {
+    const LISTS: usize = 32;
+    let server = Server::start("32 lists of 50,000 elements");
+    let elements: Vec<String> = (0..10_000).map(|number| format!("e{number}")).collect();
+    let mut client = server.connect();
+    for list in 0..LISTS {
+        let name = format!("list{list}");
+        let command: Vec<&str> = ["RPUSH", &name].into_iter().chain(elements.iter().map(String::as_str)).collect();
+        for pushed in 1..=5 {
+            assert_eq!(client.call(&command), Reply::Integer(pushed * 10_000));
+        }
+    }
+    for command in [&["LINDEX", "", "5"][..], &["LREM", "", "1", "e7"]] {
+        let server = server.again(command[0]);
+        let clients = (0..LISTS).map(|list| {
+            let (mut client, name) = (server.connect(), format!("list{list}"));
+            let command: Vec<String> =
+                command.iter().map(|word| if word.is_empty() { &name } else { *word }.to_owned()).collect();
+            std::thread::spawn(move || {
+                for _ in 0..3 {
+                    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+                    assert!(!matches!(client.call(&words), Reply::Error(_)));
+                }
+            })
+        });
+        clients.collect::<Vec<_>>().into_iter().for_each(|client| client.join().expect("it ends"));
+        server.stayed_below(PROMISED);
+    }
+}
+
+/// Elements that repeat fill more than there is before they are encoded.
+#[test]
+fn a_client_that_asks_for_many_repeats() {
+    let server = Server::start("HRANDFIELD and SRANDMEMBER with repeats");
+    let mut client = server.connect();
+    assert_eq!(client.call(&["HSET", "h", "field", "value"]), Reply::Integer(1));
+    assert_eq!(client.call(&["SADD", "s", "member"]), Reply::Integer(1));
+    for command in [&["HRANDFIELD", "h", "-1048576", "WITHVALUES"][..], &["SRANDMEMBER", "s", "-1048576"]] {
+        let reply = client.call(command);
+        assert!(says(&reply, "LIMIT repeated_elements_max "), "{reply:?}");
+    }
+    assert!(matches!(client.call(&["SRANDMEMBER", "s", "-50000"]), Reply::Array(members) if members.len() == 50_000));
+    server.stayed_below(PROMISED);
+}

@@ -46,7 +46,7 @@ pub use turns::Turns;
 pub use underway::Kept;
 
 use crate::clients::Client;
-use crate::command::{Command, Effect, Flag, Run, document_error};
+use crate::command::{Chance, Command, Effect, Flag, Run, document_error};
 use crate::crowd::Counted;
 use crate::monitor::Monitor;
 use crate::outage::Notice;
@@ -440,8 +440,11 @@ impl Session {
     }
 
     /// A random number for a command that chooses at random.
-    pub fn random_for(&self, command: &Command) -> u64 {
-        if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
+    pub fn chance_for(&self, command: &Command) -> Chance {
+        match command.is(Flag::Random) {
+            true => Chance::new(self.shared.engine.runtime().random(), &self.shared.limits),
+            false => Chance::NONE,
+        }
     }
 
     /// When the open transaction, if there is one, is to be rolled back if its client says nothing.

@@ -126,10 +126,13 @@ fn copies(changes: &[Change]) -> bool {
 }
 
 /// Bytes of the document that `changes` leave which neither they hold nor what was there before; of a long byte string
-/// all, though it shares chunks with what was there: that may be gone.
+/// all, though it shares chunks with what was there: that may be gone. A list of which elements were removed is made
+/// again.
 pub(crate) fn copied_bytes(changes: &[Change], after: Option<&Value>) -> usize {
-    match after {
-        Some(value) if matches!(value.data, Data::Bytes(_)) && copies(changes) => value.size(),
+    let remakes = |change: &Change| matches!(change, Change::RemoveEqual { .. });
+    match after.map(|value| (value, &value.data)) {
+        Some((value, Data::Bytes(_))) if copies(changes) => value.size(),
+        Some((value, Data::List(_))) if changes.iter().any(remakes) => value.size(),
         _ => 0,
     }
 }

@@ -12,6 +12,7 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::document_error;
+use super::random::Chance;
 
 /// A request and the documents that it works on, loaded before. Nothing here waits, and nothing but the documents is
 /// changed, so a call may be run again.
@@ -23,7 +24,7 @@ pub struct Call<'a> {
     /// What the command works on.
     pub known: Known<'a>,
     /// For commands that choose at random.
-    pub random: u64,
+    pub chance: Chance,
     /// Set by a command whose answer has still to be compared with its pattern, which takes long.
     pub uncompared: bool,
     /// Bytes that the items of its answer may take before they are encoded.
@@ -60,7 +61,7 @@ impl<'a> Call<'a> {
             frame,
             space,
             known,
-            random: 0,
+            chance: Chance::NONE,
             uncompared: false,
             items_bytes_max: usize::MAX,
             items_bytes: Cell::new(0),

@@ -316,7 +316,7 @@ fn hrandfield(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     if call.frame.len() == 2 {
         let Some(hash) = call.hash(key)? else { return Ok(Reply::Nil) };
-        let field = choose_with_repeats(call.random, hash.len(), 1).next().and_then(|index| hash.nth(index));
+        let field = choose_with_repeats(call.chance.number, hash.len(), 1).next().and_then(|index| hash.nth(index));
         return Ok(bulk_or_nil(field.map(|(field, _)| field)));
     }
     let asked = call.integer(2)?;
@@ -337,7 +337,7 @@ fn hrandfield(call: &mut Call<'_>) -> Answer {
     if !call.has_room_for(2 * super::random::chosen_max(count, hash.len())) {
         return Ok(Reply::Nil);
     }
-    let chosen = choose(call.random, hash.iter(), hash.len(), count);
+    let chosen = choose(call.chance.number, hash.iter(), hash.len(), count);
     Ok(match with_values {
         true => Reply::Pairs(chosen.into_iter().map(|(field, value)| (bulk(field), bulk(value))).collect()),
         false => Reply::Array(chosen.into_iter().map(|(field, _)| bulk(field)).collect()),

@@ -46,6 +46,7 @@ pub use call::{Call, Known, bulk_of, part_of};
 pub use client::line as client_line;
 pub use element_scan::compare;
 pub use markdown::markdown_table;
+pub use random::Chance;
 pub use transaction::Taken;
 
 use crate::session::Session;

@@ -144,7 +144,7 @@ fn srandmember(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     if call.frame.len() == 2 {
         let Some(set) = call.set(key)? else { return Ok(Reply::Nil) };
-        let member = choose_with_repeats(call.random, set.len(), 1).next().and_then(|index| set.nth(index));
+        let member = choose_with_repeats(call.chance.number, set.len(), 1).next().and_then(|index| set.nth(index));
         return Ok(member.map_or(Reply::Nil, |member| Reply::Bulk(member.clone())));
     }
     let count = super::random::count(call, 2)?;
@@ -152,7 +152,7 @@ fn srandmember(call: &mut Call<'_>) -> Answer {
     if !call.has_room_for(super::random::chosen_max(count, set.len())) {
         return Ok(Reply::Nil);
     }
-    let chosen = choose(call.random, set.iter(), set.len(), count);
+    let chosen = choose(call.chance.number, set.iter(), set.len(), count);
     Ok(Reply::Array(chosen.into_iter().cloned().map(Reply::Bulk).collect()))
 }
 

@@ -63,7 +63,7 @@ impl Session {
             return Hit::No;
         }
         let Some(body) = command.body() else { return Hit::No };
-        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let (space, chance, context) = (self.space, self.chance_for(command), self.context());
         let engine = &self.shared.engine;
         let mut several = SmallVec::<[KeyRef<'_>; 8]>::new();
         let only = command.only_key(frame, space);
@@ -80,7 +80,7 @@ impl Session {
             return Hit::Long(0);
         }
         let known = Known::Published(&published);
-        let mut call = Call { random, items_bytes_max: room, ..Call::new(frame, space, known) };
+        let mut call = Call { chance, items_bytes_max: room, ..Call::new(frame, space, known) };
         let answer = if large { engine.runtime().aside(|| body(&mut call)) } else { body(&mut call) };
         // To compare it others must have their turn, and that is no way to do it.
         if call.uncompared {
@@ -137,7 +137,7 @@ impl Session {
             return None;
         }
         let began = began.unwrap_or_else(|| self.shared.engine.runtime().elapsed());
-        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let (space, chance, context) = (self.space, self.chance_for(command), self.context());
         let load = effect != Effect::Blind;
         let mut wanted = SmallVec::<[Wanted<'_>; 2]>::new();
         match command.only_key(frame, space) {
@@ -146,7 +146,7 @@ impl Session {
         }
         let mut uncompared = false;
         let done = self.shared.engine.execute_at_once(&wanted, &context, |documents| {
-            let mut call = Call { random, ..Call::new(frame, space, Known::Documents(documents)) };
+            let mut call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
             let answer = body(&mut call);
             uncompared = call.uncompared;
             answer

@@ -33,7 +33,7 @@ impl Session {
             keeps_turn: true,
             ..Plan::default()
         };
-        let (space, random) = (self.space, self.random_for(command));
+        let (space, chance) = (self.space, self.chance_for(command));
         let context = self.context();
         let shared = self.shared.clone();
         let mut uncompared = false;
@@ -41,7 +41,7 @@ impl Session {
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
                 let aside = are_large(&plan.locks, documents).then(|| shared.engine.runtime());
-                let call = Call { random, ..Call::new(frame, space, Known::Documents(documents)) };
+                let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
                 let answer;
                 (answer, uncompared) = call_body(body, call, aside);
                 if unseen { tell_nothing(answer) } else { answer }
@@ -102,7 +102,7 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
-        let (space, random) = (self.space, self.random_for(command));
+        let (space, chance) = (self.space, self.chance_for(command));
         let blind = self.takes_blind(command);
         if let Err(error) = self.prepare_in_open(locks, blind, frame, ahead).await {
             return error;
@@ -122,7 +122,7 @@ impl Session {
         }
         documents.savepoint();
         let aside = are_large(locks, documents).then(|| self.shared.engine.runtime());
-        let call = Call { random, ..Call::new(frame, space, Known::Documents(documents)) };
+        let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
         let (answer, uncompared) = call_body(body, call, aside);
         let answer = if unseen { tell_nothing(answer) } else { answer };
         if answer.is_err() {

@@ -50,6 +50,7 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 use futures_util::future::{BoxFuture, Either, select};
+use futures_util::lock::Mutex as AsyncMutex;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
@@ -110,9 +111,15 @@ impl Durability {
     }
 }
 
+/// A document whose rows take more bytes is read when no other such document is.
+const LONG_BYTES: usize = 512 << 10;
+
 /// A store in one file.
 pub struct Embedded {
     engine: Arc<Engine>,
+    /// Long documents are read one after the other: to put one together takes long and much memory, and how many
+    /// clients ask for one is not bounded.
+    long: AsyncMutex<()>,
     /// Dropping it ends the task that flushes.
     _ends_flushing: Option<oneshot::Sender<()>>,
 }
@@ -152,7 +159,7 @@ impl Embedded {
             runtime.spawn(flush_now_and_then(runtime.clone(), Arc::downgrade(&engine), pause, ended));
             ends
         });
-        Ok(Embedded { engine, _ends_flushing: ends_flushing })
+        Ok(Embedded { engine, long: AsyncMutex::default(), _ends_flushing: ends_flushing })
     }
 
     /// [`check`] on the disk that `make_backend` makes.
@@ -228,8 +235,16 @@ impl Store for Embedded {
     }
 
     fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        let keys = keys.to_vec();
-        Box::pin(self.blocking(move |engine| engine.get(&keys, bytes_max)))
+        let keys: Arc<[Key]> = keys.into();
+        Box::pin(async move {
+            let asked = keys.clone();
+            let got = self.blocking(move |engine| engine.get_up_to(LONG_BYTES, &asked, bytes_max)).await?;
+            if let Some(reads) = got {
+                return Ok(reads);
+            }
+            let _turn = self.long.lock().await;
+            self.blocking(move |engine| engine.get(&keys, bytes_max)).await
+        })
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -18,6 +18,8 @@ pub(super) enum Failure {
     Damaged(Key, String),
     /// The file can't be read.
     Storage(redb::Error),
+    /// A document is longer than [`Snapshot::longest`].
+    Long,
 }
 
 impl<E: Into<redb::Error>> From<E> for Failure {
@@ -31,13 +33,15 @@ pub(super) struct Snapshot {
     transaction: ReadTransaction,
     documents: Rows,
     parts: Option<Rows>,
+    /// Bytes of the rows of a document behind which no more of it is read.
+    pub longest: usize,
 }
 
 impl Snapshot {
     pub fn new(database: &Database) -> Result<Snapshot, Failure> {
         let transaction = database.begin_read()?;
         let documents = transaction.open_table(rows::DOCUMENTS)?;
-        Ok(Snapshot { transaction, documents, parts: None })
+        Ok(Snapshot { transaction, documents, parts: None, longest: usize::MAX })
     }
 
     /// Number of the newest group in it.
@@ -89,9 +93,13 @@ impl Snapshot {
         let Some(table) = &self.parts else { return Ok(Err("its table is missing".to_owned())) };
         let Some(next_id) = parts.id.checked_add(1) else { return Ok(Err("its part id is out of range".to_owned())) };
         let (start, end) = (rows::part_key(space, parts.id, b""), rows::part_key(space, next_id, b""));
-        let mut assembly = Assembly::new(parts.shape);
+        let (mut assembly, mut bytes) = (Assembly::new(parts.shape), 0);
         for row in table.range(start.as_slice()..end.as_slice())? {
             let (row_key, value) = row?;
+            bytes += row_key.value().len() + value.value().len();
+            if bytes > self.longest {
+                return Err(Failure::Long);
+            }
             let part = row_key.value().get(PART_PREFIX_BYTES..).unwrap_or_default();
             let added = rows::unseal(row_key.value(), value.value()).and_then(|value| assembly.add(part, value));
             if let Err(why) = added {

@@ -15,6 +15,7 @@ pub(super) fn validate(database: &Database) -> Result<Result<(), String>, redb::
         Ok(snapshot) => snapshot,
         Err(Failure::Storage(error)) => return Err(error),
         Err(Failure::Damaged(key, why)) => return Ok(Err(format!("{key}: {why}"))),
+        Err(Failure::Long) => return Ok(Err("a document is too long".to_owned())),
     };
     let transaction = database.begin_read()?;
     let mut counts = [0u64; SPACES as usize];
@@ -38,6 +39,7 @@ pub(super) fn validate(database: &Database) -> Result<Result<(), String>, redb::
             Ok(Some(_)) => {}
             Ok(None) => return Ok(Err(format!("{key} is not found"))),
             Err(Failure::Damaged(key, why)) => return Ok(Err(format!("{key}: {why}"))),
+            Err(Failure::Long) => return Ok(Err(format!("{key} is too long"))),
             Err(Failure::Storage(error)) => return Err(error),
         }
     }

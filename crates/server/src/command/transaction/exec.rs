@@ -169,12 +169,12 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
             _ if permitted.is_err() => permitted.map(|()| Reply::OK),
             _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
             (Some(body), _) => {
-                let random = session.random_for(queued.command);
+                let chance = session.chance_for(queued.command);
                 if queued.command.effect(frame) == Some(Effect::Read) {
                     queued.command.each_key(frame, queued.space, &mut |key| documents.tell(key));
                 }
                 let known = Known::Documents(documents);
-                let mut call = Call { random, ..Call::new(frame, queued.space, known) };
+                let mut call = Call { chance, ..Call::new(frame, queued.space, known) };
                 let answer = body(&mut call);
                 uncompared.extend(call.uncompared.then_some(n));
                 answer

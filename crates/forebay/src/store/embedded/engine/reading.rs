@@ -45,6 +45,7 @@ impl Engine {
             match Snapshot::new(database).and_then(|mut snapshot| work(&mut snapshot)) {
                 Err(Failure::Storage(error)) => Err(error),
                 Err(Failure::Damaged(key, why)) => Ok(Err(ReadError::Damaged { key, why })),
+                Err(Failure::Long) => Ok(Err(Unavailable("a document is too long".to_owned()).into())),
                 Ok(read) => Ok(Ok(read)),
             }
         })
@@ -69,19 +70,34 @@ impl Engine {
         }
     }
 
+    /// The documents of `keys`, each with its version.
     pub fn get(&self, keys: &[Key], bytes_max: usize) -> Result<Vec<Read>, ReadError> {
+        self.get_up_to(usize::MAX, keys, bytes_max)?.ok_or_else(|| self.unreadable(&"a document is too long").into())
+    }
+
+    /// Likewise; `None` if one of them is longer than `longest` bytes: little more is read of it.
+    pub fn get_up_to(&self, longest: usize, keys: &[Key], bytes_max: usize) -> Result<Option<Vec<Read>>, ReadError> {
+        let get = |snapshot: &mut Snapshot| {
+            snapshot.longest = longest;
+            match self.get_from(snapshot, keys, bytes_max) {
+                Err(Failure::Long) => Ok(Some(None)),
+                got => Ok(got?.map(Some)),
+            }
+        };
         for _ in 0..SNAPSHOTS_MAX {
-            if let Some(reads) = self.read(|snapshot| self.get_from(snapshot, keys, bytes_max))? {
+            if let Some(reads) = self.read(get)? {
                 return Ok(reads);
             }
         }
         let mut no_group_meanwhile = locked(&self.writer);
         self.show_with(&mut no_group_meanwhile);
-        let result = self.read_open(self.database(), |snapshot| self.get_from(snapshot, keys, bytes_max));
+        let result = self.read_open(self.database(), get);
         drop(no_group_meanwhile);
-        let unreadable =
-            |why: &dyn std::fmt::Display| Unavailable(format!("the store {} can't be read: {why}", self.name));
-        result.map_err(|why| unreadable(&why))??.ok_or_else(|| unreadable(&"its versions disagree").into())
+        result.map_err(|why| self.unreadable(&why))??.ok_or_else(|| self.unreadable(&"its versions disagree").into())
+    }
+
+    fn unreadable(&self, why: &dyn std::fmt::Display) -> Unavailable {
+        Unavailable(format!("the store {} can't be read: {why}", self.name))
     }
 
     /// `None` if a group has overtaken the snapshot and touched the versions of absent keys that it needs.
