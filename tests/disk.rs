@@ -163,6 +163,8 @@ fn files_that_can_not_be_used_are_refused_in_one_line() {
     assert_eq!(std::fs::read(&cut).expect("the file"), &bytes[..bytes.len() / 2], "it was changed");
     let text = refusal(None, &with("garbage.redb", b"no store at all, but a text"));
     assert!(text.contains("is not a forebay store"), "{text}");
+    let text = refusal(None, &with("empty.redb", b""));
+    assert!(text.contains("it is empty; restore it from a backup, or remove it"), "{text}");
     let text = refusal(None, &folder.path().join("missing/store.redb"));
     assert!(text.contains("make the folder first"), "{text}");
     let text = refusal(None, folder.path());
@@ -170,6 +172,43 @@ fn files_that_can_not_be_used_are_refused_in_one_line() {
     let running = Forebay::start("embedded", &["--memory", "4MiB"]);
     let text = refusal(None, &running.file("store.redb"));
     assert!(text.contains("open in another process") && text.contains("stop that one first"), "{text}");
+}
+
+/// What no start would find is not acknowledged. Reads go on, and a file that is put back takes writes again.
+#[test]
+fn a_file_that_was_moved_takes_no_writes_until_it_is_put_back() {
+    let mut forebay = Forebay::start("embedded", &["--memory", "4MiB", "--durability", "always"]);
+    let mut connection = Connection::new(forebay.address);
+    let mut until = |expected: &str| {
+        let began = Instant::now();
+        loop {
+            let reply = said(&connection.call(&["SET", "k", "value"]));
+            if reply.starts_with(expected) {
+                return reply;
+            }
+            assert!(began.elapsed() < PATIENCE, "{reply}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("OK");
+    let (file, aside) = (forebay.file("store.redb"), forebay.file("aside.redb"));
+    std::fs::rename(&file, &aside).expect("it is moved");
+    let refused = until("STOREDOWN");
+    assert!(refused.contains("was moved or removed") && refused.contains("until it is put back"), "{refused}");
+    assert!(forebay.log().contains("was moved or removed"), "{}", forebay.log());
+    assert_eq!(Connection::new(forebay.address).call(&["GET", "k"]), Reply::bulk(b"value"));
+    std::fs::rename(&aside, &file).expect("it is put back");
+    until("OK");
+    forebay.restart();
+    assert_eq!(Connection::new(forebay.address).call(&["GET", "k"]), Reply::bulk(b"value"));
+}
+
+fn said(reply: &Reply) -> String {
+    match reply {
+        Reply::Simple(text) => text.to_string(),
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        other => format!("{other:?}"),
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ struct WorkloadArgs {
     #[arg(long, value_name = "FILE")]
     graphs: Option<PathBuf>,
     /// Transactions in all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     transactions: Option<u64>,
     /// Its size, in its own unit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]

@@ -36,7 +36,7 @@ use form::{
 use form_of::FormOf;
 #[cfg(feature = "postgres")]
 use map::Maps;
-use number::{AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions};
+use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions};
 pub use number::{PARTITIONS_MAX, THREADS_MAX};
 pub use typed::{Origin, Typed, arguments, misspelt};
 

@@ -75,6 +75,9 @@ pub const THREADS_MAX: usize = 1024;
 /// More partitions than this are of no use to any number of threads.
 pub const PARTITIONS_MAX: u64 = 65_536;
 
+/// No command with a fixed number of arguments has as many.
+const ARGUMENTS_MIN: u64 = 64;
+
 /// A whole number above zero.
 pub type Count = Within<1, COUNT_MAX>;
 /// A whole number, zero included.
@@ -85,6 +88,8 @@ pub type Ms = Within<1, MS_MAX>;
 pub type MsOrZero = Within<0, MS_MAX>;
 /// What a database is given at a time.
 pub type AtATime = Within<1, AT_A_TIME_MAX>;
+/// Arguments of a request.
+pub type Arguments = Within<ARGUMENTS_MIN, COUNT_MAX>;
 /// Parts of the cache.
 pub type Partitions = Within<1, PARTITIONS_MAX>;
 

@@ -16,7 +16,8 @@ use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
 use super::file::{self, MakeBackend, OpenError};
-use super::{plain_error, validate};
+use super::place::plain_error;
+use super::validate;
 use crate::key::SPACES;
 
 /// Memory for pages while a file is checked.

@@ -313,6 +313,7 @@ pub(super) fn io_error(name: &str, source: io::Error) -> OpenError {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "give this user the right to read and write the file and its folder"
         }
+        io::ErrorKind::UnexpectedEof => "restore it from a backup, or remove it to begin with an empty store",
         io::ErrorKind::IsADirectory => "name a file, not a folder",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on the disk",
         _ => "check the disk and the path",

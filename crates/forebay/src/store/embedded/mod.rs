@@ -1,5 +1,6 @@
 //! The store that needs nothing else to run: one file, a [redb](https://docs.rs/redb) database.
 //!
+//! * `place`: where it lies, and whether it still does.
 //! * `file`: opening it: format, incarnation, what is kept of it in memory.
 //! * `engine`: the one writer; what happens when the file fails.
 //! * `group`: one group as one write transaction.
@@ -35,6 +36,7 @@ mod file;
 mod given;
 mod group;
 mod locked;
+mod place;
 mod read;
 mod rows;
 mod runs;
@@ -42,22 +44,20 @@ mod touched;
 mod validate;
 mod write;
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_channel::oneshot;
 use futures_util::future::{BoxFuture, Either, select};
 use futures_util::lock::Mutex as AsyncMutex;
-use redb::StorageBackend;
-use redb::backends::FileBackend;
 
 pub use self::check::{Checked, check};
 pub use self::file::{MakeBackend, OpenError};
 
 use self::engine::Engine;
+use self::place::Place;
 use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::{Key, SPACES};
@@ -111,6 +111,9 @@ impl Durability {
     }
 }
 
+/// Pause between two looks at the place of the file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// A document whose rows take more bytes is read when no other such document is.
 const LONG_BYTES: usize = 512 << 10;
 
@@ -120,6 +123,8 @@ pub struct Embedded {
     /// Long documents are read one after the other: to put one together takes long and much memory, and how many
     /// clients ask for one is not bounded.
     long: AsyncMutex<()>,
+    /// Where its file lies; none on a given disk.
+    place: Option<Arc<Place>>,
     /// Dropping it ends the task that flushes.
     _ends_flushing: Option<oneshot::Sender<()>>,
 }
@@ -127,14 +132,17 @@ pub struct Embedded {
 impl Embedded {
     /// Opens the store in the file `path`, or makes it; its folder must be there. Blocks while it reads.
     pub fn open(runtime: Runtime, path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
-        let path = path.as_ref().to_path_buf();
-        let name = path.display().to_string();
-        let file = path.clone();
-        let store = Embedded::open_named(runtime, name, Arc::new(move || open_file(&path)), options)?;
+        let path = path.as_ref();
+        let place = Arc::new(Place::new(path.to_path_buf()));
+        let opened = place.clone();
+        let mut store = Embedded::open_named(runtime.clone(), place.name(), Arc::new(move || opened.open()), options)?;
+        place.settle().map_err(|source| file::io_error(&place.name(), source))?;
         // Not before it is known to be a store: another's file is left as it is.
-        if let Ok(open) = File::open(&file) {
-            crate::runtime::files::tighten(&open, &file);
+        if let Ok(open) = File::open(path) {
+            crate::runtime::files::tighten(&open, path);
         }
+        runtime.spawn(look_now_and_then(runtime.clone(), Arc::downgrade(&place)));
+        store.place = Some(place);
         Ok(store)
     }
 
@@ -159,7 +167,7 @@ impl Embedded {
             runtime.spawn(flush_now_and_then(runtime.clone(), Arc::downgrade(&engine), pause, ended));
             ends
         });
-        Ok(Embedded { engine, long: AsyncMutex::default(), _ends_flushing: ends_flushing })
+        Ok(Embedded { engine, long: AsyncMutex::default(), place: None, _ends_flushing: ends_flushing })
     }
 
     /// [`check`] on the disk that `make_backend` makes.
@@ -174,6 +182,11 @@ impl Embedded {
     #[doc(hidden)]
     pub fn validate(&self) -> Result<(), String> {
         self.engine.validate()
+    }
+
+    /// Whether a start finds what is written now.
+    fn in_place(&self) -> Result<(), Unavailable> {
+        self.place.as_ref().map_or(Ok(()), |place| place.check())
     }
 
     /// Runs `work` where it may block.
@@ -198,26 +211,12 @@ async fn flush_now_and_then(runtime: Runtime, engine: Weak<Engine>, pause: Durat
     }
 }
 
-fn open_file(path: &PathBuf) -> io::Result<Box<dyn StorageBackend>> {
-    let new = !path.exists();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    // All data is in it: a new one is its owner's alone.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(path)?;
-    if new {
-        // Without this a crash may take the name of the new file along, and with it all that was written.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(Box::new(FileBackend::new(file).map_err(plain_error)?))
-}
-
-fn plain_error(error: redb::DatabaseError) -> io::Error {
-    match error {
-        redb::DatabaseError::Storage(redb::StorageError::Io(error)) => error,
-        other => io::Error::other(other),
+/// Looks now and then whether the file lies where a start finds it.
+async fn look_now_and_then(runtime: Runtime, place: Weak<Place>) {
+    loop {
+        runtime.sleep(LOOK_EVERY).await;
+        let Some(place) = place.upgrade() else { return };
+        runtime.blocking(move || place.look()).await;
     }
 }
 
@@ -252,7 +251,20 @@ impl Store for Embedded {
     }
 
     fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
+        if let Err(Unavailable(why)) = self.in_place() {
+            return Box::pin(std::future::ready(vec![CommitOutcome::Unavailable(why); group.len()]));
+        }
         Box::pin(self.blocking(move |engine| engine.commit(&group)))
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async {
+            self.in_place()?;
+            match self.get(&[Key::new(0, b"forebay:ping")]).await {
+                Err(ReadError::Unavailable(error)) => Err(error),
+                _ => Ok(()),
+            }
+        })
     }
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
@@ -279,6 +291,9 @@ impl Store for Embedded {
     }
 
     fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        if let Err(gone) = self.in_place() {
+            return Box::pin(std::future::ready(Err(gone)));
+        }
         let spaces = spaces.to_vec();
         Box::pin(self.blocking(move |engine| engine.clear(&spaces, version)))
     }
