@@ -200,6 +200,23 @@ fn what_another_owner_wrote_is_shown_below_what_waits() {
     resumes_with_both(&mut first);
 }
 
+/// All that waits is given up at once, and the second owner's values stay.
+#[test]
+fn an_operator_gives_up_all_that_waits() {
+    let mut first = both_have_added();
+    first.network.pass();
+    first.forebay.restart();
+    let mut client = Connection::new(first.forebay.address);
+    is_suspended(&mut client);
+    let refused = said(&client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", " "]));
+    assert!(refused.contains("a reason is needed"), "{refused}");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", "drill"]), Reply::Integer(2));
+    calm(first.forebay.address);
+    assert_eq!([counted(&mut client, "acct"), counted(&mut client, "other")], ["100", "100"]);
+    assert_eq!(said(&entry(&mut client, "suspended")), "Nil");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", "drill"]), Reply::Integer(0));
+}
+
 /// A start that does not reach the database shows what its journal has. Once the database is there, this is neither
 /// shown nor built on.
 #[test]

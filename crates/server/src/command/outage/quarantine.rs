@@ -2,7 +2,7 @@
 //! carried over about those that wait.
 
 use forebay::outage::pending::Buffer;
-use forebay::outage::{ApplyError, DropError, GivenUp, Standing, TicketState};
+use forebay::outage::{ApplyError, DropError, Gate, GivenUp, Standing, TicketState};
 use forebay::txn::TxnError;
 use forebay_protocol::{Frame, Reply, errors};
 
@@ -17,7 +17,7 @@ const REASON_BYTES_MAX: usize = 1024;
 
 pub(in crate::command) const QUARANTINE: Sub = Sub {
     name: "quarantine",
-    syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | DROP ticket reason",
+    syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | DROP ticket|ALL reason",
     summary: "Transactions that the store refuses, that read what has changed, or that wait while nothing is carried \
               over: shows them, has them tried again, applies one whatever it read, or gives one up for good",
     arity: -3,
@@ -40,6 +40,13 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
             let (user, client) = (session.identity.name(), &session.client.address);
             tracing::warn!(ticket, %user, client, reason, "a buffered transaction is applied whatever it had read");
             Ok(Reply::OK)
+        }
+        (action, 5) if is(action, "drop") && is(frame.arg(3), "all") => {
+            let reason = reason(frame.arg(4))?;
+            let dropped = all_given_up(session, &reason).await?;
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(dropped, %user, client, reason, "buffered transactions were dropped");
+            Ok(number(dropped))
         }
         (action, 5) if is(action, "drop") => {
             let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
@@ -77,6 +84,30 @@ async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Re
         Err(DropError::Away(why)) => Err(refused(&session.shared, &TxnError::StoreDown(why.to_string()))),
         Err(error) => Err(Reply::error(format!("ERR {error}"))),
     }
+}
+
+/// Gives up all that an operator has to decide about, the last first: so none is applied because one ahead of it went.
+/// How many there were. What is decided by then by another operator is passed over.
+async fn all_given_up(session: &Session, reason: &str) -> Result<usize, Reply> {
+    let gate = gate(session)?;
+    let mut dropped = 0;
+    for ticket in undecided(gate).into_iter().rev() {
+        match given_up(session, ticket, reason).await {
+            Ok(()) => dropped += 1,
+            Err(error) if undecided(gate).contains(&ticket) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(dropped)
+}
+
+/// The tickets that an operator has to decide about: while nothing is applied, all that wait.
+fn undecided(gate: &Gate) -> Vec<u64> {
+    let suspended = gate.state().suspended.is_some();
+    gate.with_buffer(|buffer| match suspended {
+        true => buffer.numbers(None, 0, usize::MAX),
+        false => buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
+    })
 }
 
 /// Why nothing can be decided about `ticket`: what it is, and what can be done about it.
@@ -142,16 +173,12 @@ fn reason(arg: &[u8]) -> Result<String, Reply> {
 fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
     let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
     let now_ms = session.shared.engine.runtime().now_ms();
-    // All that an operator has to decide about.
-    let suspended = gate.state().suspended.is_some();
-    let (found, all) = gate.with_buffer(|buffer| {
-        let quarantined = || buffer.quarantine_list().into_iter().map(|(number, _)| number).collect();
-        let list = if suspended { buffer.numbers(None, page.after, usize::MAX) } else { quarantined() };
-        let list: Vec<u64> = list.into_iter().filter(|number| *number > page.after).collect();
+    let list: Vec<u64> = undecided(gate).into_iter().filter(|number| *number > page.after).collect();
+    let found = gate.with_buffer(|buffer| {
         let look = |number: &u64| Some((Brief::of(buffer.buffered(*number)?), buffer.standing(*number)?));
-        (list.iter().take(page.count).filter_map(look).collect::<Vec<_>>(), list.len())
+        list.iter().take(page.count).filter_map(look).collect::<Vec<_>>()
     });
-    Ok(page.shown(found, all, now_ms))
+    Ok(page.shown(found, list.len(), now_ms))
 }
 
 /// One of them, what waits behind it, or what waits while nothing is carried over; and what it meets in the store.
