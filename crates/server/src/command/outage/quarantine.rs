@@ -17,7 +17,8 @@ const REASON_BYTES_MAX: usize = 1024;
 
 pub(in crate::command) const QUARANTINE: Sub = Sub {
     name: "quarantine",
-    syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | DROP ticket|ALL reason",
+    syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | \
+             DROP ticket|ALL reason",
     summary: "Transactions that the store refuses, that read what has changed, or that wait while nothing is carried \
               over: shows them, has them tried again, applies one whatever it read, or gives one up for good",
     arity: -3,
