@@ -90,7 +90,7 @@ pub struct Buffer {
     computed: bool,
     next_number: u64,
     entries: BTreeMap<u64, Entry>,
-    rows: HashMap<Key, Row, foldhash::quality::RandomState>,
+    rows: HashMap<Key, Box<Row>, foldhash::quality::RandomState>,
     tied: Tied,
     lanes: HashMap<Lane, LaneState, foldhash::quality::RandomState>,
     bytes: usize,
@@ -136,7 +136,7 @@ struct Entry {
     bytes: usize,
 }
 
-/// One document that pending transactions write.
+/// One document that pending transactions write. Boxed: the table of rows has room for many more.
 #[derive(Debug)]
 struct Row {
     queue: VecDeque<u64>,
@@ -392,7 +392,7 @@ impl Buffer {
 
     /// What is known of `key` here.
     pub fn merged(&self, key: &Key) -> Merged {
-        match self.rows.get(key) {
+        match self.rows.get(key).map(|row| &**row) {
             None => Merged::Nothing,
             Some(Row { latest: Some(value), version, .. }) => {
                 Merged::Known(Read { value: value.clone(), version: *version })
@@ -443,10 +443,10 @@ impl Entry {
 }
 
 impl Row {
-    fn new(key: &Key) -> Row {
+    fn new(key: &Key) -> Box<Row> {
         let bytes = row_bytes(key, None);
-        let (queue, image) = (VecDeque::new(), Image::default());
-        Row { queue, stuck: 0, latest: None, version: Version::ZERO, stored: None, image, given_up: false, bytes }
+        let (queue, latest, stored, image) = (VecDeque::new(), None, None, Image::default());
+        Box::new(Row { queue, stuck: 0, latest, version: Version::ZERO, stored, image, given_up: false, bytes })
     }
 
     fn charge(&self, key: &Key) -> usize {

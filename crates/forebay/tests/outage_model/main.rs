@@ -74,7 +74,7 @@ const TWO_WRITERS: Setup = Setup {
 /// The same, and records reach the disk at once.
 const SWIFT: Setup = Setup { swift_disk: true, ..TWO_WRITERS };
 /// Room for one buffered write.
-const NARROW: Setup = Setup { bytes_max: 1376, ..TWO_WRITERS };
+const NARROW: Setup = Setup { bytes_max: 2290, ..TWO_WRITERS };
 
 /// A row that is deleted and made again beside others' changes of it.
 const REMADE: Setup = Setup { clients: &[HASH, REMAKES, HASH_TOO], rows: true, merge: true, ..SWIFT };
