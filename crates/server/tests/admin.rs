@@ -182,7 +182,7 @@ async fn the_commands_are_shown_in_redis_shapes() {
     let all = peer.say("COMMAND").await;
     assert_eq!(all.split('|').next().unwrap()[1..], count[1..count.len() - 1]);
     for (command, action) in [
-        ("CACHE QUARANTINE HELP", "+DROP ticket reason|"),
+        ("CACHE QUARANTINE HELP", "+DROP ticket|ALL reason|"),
         ("CACHE DRAIN help", "+RESUME|"),
         ("CACHE TRACE HELP", "+STOP|"),
         ("DEBUG STORE HELP", "+FAIL seconds|"),
