@@ -107,12 +107,15 @@ impl Appends {
         told
     }
 
+    /// Has all lists in the cache, so that appends need nothing of the store.
+    pub fn cache(&self, address: SocketAddr) {
+        let mut connection = Connection::new(address);
+        (0..self.lists).for_each(|list| drop(elements(list, &mut connection)));
+    }
+
     /// Panics if anything acknowledged is missing, or anything at all is there twice or out of its client's order.
     pub fn check(&self, told: &[Told], connection: &mut Connection) {
-        self.judge(told, |list| match connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) {
-            Reply::Array(elements) => elements.into_iter().map(bytes).collect(),
-            other => panic!("list{list} can't be read: {other:?}"),
-        });
+        self.judge(told, |list| elements(list, connection));
     }
 
     /// The same, of lists that are read by `read`.
@@ -120,6 +123,20 @@ impl Appends {
         let findings = judge(told, &(0..self.lists).map(|list| (list, read(list))).collect());
         assert!(findings.acknowledged > 0, "nothing was acknowledged");
         findings.verdict().unwrap_or_else(|breach| panic!("{breach}"));
+    }
+}
+
+/// A list, as soon as it can be read.
+fn elements(list: u64, connection: &mut Connection) -> Vec<Vec<u8>> {
+    let began = Instant::now();
+    loop {
+        match connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) {
+            Reply::Array(elements) => return elements.into_iter().map(bytes).collect(),
+            // A busy machine lets the database answer late.
+            Reply::Error(text) if text.starts_with(b"STOREDOWN") && began.elapsed() < PATIENCE => {}
+            other => panic!("list{list} can't be read: {other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::QUICK;
 use crate::appends::Appends;
@@ -11,7 +11,7 @@ use crate::common::Connection;
 use crate::common::process::Forebay;
 use crate::postgres::Server;
 use crate::proxy::Proxy;
-use crate::state::{calm, said};
+use crate::state::{PATIENCE, calm, figure, said};
 
 const HOUR_SECONDS: i64 = 3_600;
 
@@ -47,6 +47,15 @@ impl Clock {
     }
 }
 
+/// Waits until writes wait for the database.
+fn until_pending(address: std::net::SocketAddr) {
+    let (mut client, began) = (Connection::new(address), Instant::now());
+    while figure(&mut client, "pending") == 0 {
+        assert!(began.elapsed() < PATIENCE, "nothing is buffered");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The clocks of forebay and of the database jump by hours, before, in and after outages, and over a restart.
 fn clocks_jump(more: &[&str]) {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -73,10 +82,12 @@ fn clocks_jump(more: &[&str]) {
         }
         network.pass();
     });
-    // The clock that it wakes up to is behind that of what it finds in its journal.
+    // The clock that it wakes up to is behind that of what it finds in its journal, and something is in there.
+    calm(forebay.address);
+    appends.cache(forebay.address);
     network.close();
     jump(0);
-    told.extend(appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(200))));
+    told.extend(appends.run(forebay.address, 4, || until_pending(forebay.address)));
     jump(1);
     forebay.restart();
     told.extend(appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(200))));

@@ -210,7 +210,16 @@ fn an_operator_gives_up_all_that_waits() {
     is_suspended(&mut client);
     let refused = said(&client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", " "]));
     assert!(refused.contains("a reason is needed"), "{refused}");
-    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", "drill"]), Reply::Integer(2));
+    // One is in use: the other is given up, and both the error and the log say so.
+    let mut other = Connection::new(first.forebay.address);
+    assert_eq!(other.call(&["TXN", "BEGIN"]), ok());
+    assert_eq!(counted(&mut other, "acct"), "105");
+    let refused = said(&client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", "drill"]));
+    assert!(refused.starts_with("TXCONFLICT") && refused.contains("; 1 were dropped"), "{refused}");
+    let log = first.forebay.log();
+    assert!(log.contains("was dropped ticket=2 ") && !log.contains("was dropped ticket=1 "), "{log}");
+    assert_eq!(other.call(&["TXN", "ABORT"]), ok());
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "ALL", "drill"]), Reply::Integer(1));
     calm(first.forebay.address);
     assert_eq!([counted(&mut client, "acct"), counted(&mut client, "other")], ["100", "100"]);
     assert_eq!(said(&entry(&mut client, "suspended")), "Nil");

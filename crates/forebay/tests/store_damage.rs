@@ -300,3 +300,33 @@ fn a_full_disk_loses_nothing() {
     assert!(matches!(put(acknowledged), (_, CommitOutcome::Committed(_))));
     store.validate().unwrap();
 }
+
+/// What breaks while the file is open: each error names the file and says what to do, also where redb panics.
+#[test]
+fn what_rots_while_it_is_open_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    for byte in [0x00, 0x01, 0xff] {
+        let path = folder.path().join(format!("store {byte}"));
+        fill(&open(&path).unwrap());
+        let uncached = EmbeddedOptions { page_cache_bytes: 0, ..OPTIONS };
+        let store = Embedded::open(runtime(), &path, uncached).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[4096..].fill(byte);
+        std::fs::write(&path, &bytes).unwrap();
+        let says = |text: String| {
+            let all = [path.to_str().unwrap(), "restore it from a backup"];
+            assert!(all.iter().all(|part| text.contains(part)), "{byte}: {text}");
+        };
+        match block_on(store.get(&[key("large 7")])) {
+            Err(ReadError::Unavailable(error)) => says(error.to_string()),
+            other => panic!("{byte}: {other:?}"),
+        }
+        let mint = Mint::new(store.incarnation());
+        let writes = vec![write(&key("small 7"), None, vec![Change::Put(large_hash())])];
+        let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
+        match block_on(store.commit(&[commit])).remove(0) {
+            CommitOutcome::Unknown(why) | CommitOutcome::Unavailable(why) => says(why),
+            other => panic!("{byte}: {other:?}"),
+        }
+    }
+}

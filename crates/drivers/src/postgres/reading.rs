@@ -81,14 +81,20 @@ impl Inner {
     where
         A: Future<Output = Result<T, GetError>>,
     {
-        let deadline = Instant::now() + time;
+        let began = Instant::now();
+        let mut deadline = began + time;
         loop {
-            let answer = match self.locked.slot_of(tables) {
-                Some(slot) => self.read_aside(deadline, &slot, &ask).await,
+            let slot = self.locked.slot_of(tables);
+            let answer = match &slot {
+                Some(slot) => self.read_aside(deadline, slot, &ask).await,
                 None => self.read_shared(deadline, tables, &ask).await,
             };
             if let Some(answer) = answer {
                 return answer;
+            }
+            if slot.is_some() {
+                // The lock took the time, and the server is to have its own.
+                deadline = began + time + self.timeout;
             }
         }
     }
@@ -131,7 +137,9 @@ impl Inner {
         }
     }
 
-    /// The same of a table that is locked: one read at a time goes on asking for it.
+    /// Likewise of a table that is locked: one read at a time goes on asking for it. **Invariant.** What the server is
+    /// asked, a connection or rows, has the time of any call. The deadline ends the wait for the lock alone: an answer
+    /// that it cuts short would count as one that the server has not given.
     async fn read_aside<T, A>(
         &self,
         deadline: Instant,
@@ -146,19 +154,19 @@ impl Inner {
             if !self.locked.is_on(slot) {
                 return None;
             }
-            // One that would not be answered in time would leave the connection to be given up.
             if deadline < Instant::now() + 2 * lock_wait(self.timeout) {
                 return Some(Err(is_locked()));
             }
-            let session = match own.as_ref().filter(|session| self.pool.is_current(session)) {
-                Some(session) => session.clone(),
-                None => match timeout_at(deadline, self.pool.connect_to_read()).await {
-                    Ok(Ok(session)) => own.insert(Arc::new(session)).clone(),
+            let patience = deadline.max(Instant::now() + self.timeout);
+            let Some(session) = own.as_ref().filter(|session| self.pool.is_current(session)).cloned() else {
+                match timeout_at(patience, self.pool.connect_to_read()).await {
+                    Ok(Ok(session)) => *own = Some(Arc::new(session)),
                     Ok(Err(why)) => return Some(Err(unavailable(why))),
                     Err(_) => return Some(Err(unavailable(self.no_connection()))),
-                },
+                }
+                continue;
             };
-            let answer = timeout_at(deadline, ask(session.clone())).await;
+            let answer = timeout_at(patience, ask(session.clone())).await;
             if !matches!(&answer, Ok(Err(error)) if error.is_locked()) {
                 let got_through = matches!(answer, Ok(Ok(_)) | Ok(Err(GetError::Read(_))));
                 if got_through {

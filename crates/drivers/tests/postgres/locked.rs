@@ -105,6 +105,45 @@ fn a_table_that_is_locked_for_a_moment_is_read_then() {
     });
 }
 
+/// A network that is slow, and in time all the same, does not make an outage of a lock. What was waited for the lock
+/// does not count as time that the server took, neither while it is held nor once it is gone.
+#[test]
+fn a_locked_table_behind_a_slow_network_is_no_outage() {
+    let (world, store) = world();
+    drop(store);
+    let network = Proxy::to_postgres(world.server.address());
+    let address = world.server.url_through(&world.database, network.address).parse().expect("a URL");
+    let store = open(&world.runtime, PostgresOptions { address, ..world.options.clone() }).expect("it opens");
+    let refused = AtomicU64::new(0);
+    let read = || loop {
+        match block_on(store.get(&[key("held:1")])) {
+            Err(ReadError::Locked(_)) => refused.fetch_add(1, Ordering::SeqCst),
+            Ok(_) => return,
+            other => panic!("{other:?}"),
+        };
+    };
+    std::thread::scope(|scope| {
+        let mut readers = Vec::new();
+        world.server.while_locked(&world.database, LOCK, || {
+            readers.extend((0..8).map(|_| scope.spawn(read)));
+            while refused.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // Each shared connection is there again: to make one takes many replies.
+            (0..4).for_each(|_| assert!(block_on(store.get(&[key("free:1")])).is_ok()));
+            network.delay(Duration::from_millis(150));
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(8) && !readers.iter().any(|reader| reader.is_finished()) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        for reader in readers {
+            reader.join().expect("it is refused until it is answered");
+        }
+    });
+    assert!(refused.into_inner() >= 16);
+}
+
 /// Where all is cached nothing but looks at what others write goes over the shared connections: one that gets no reply
 /// gives its connection up all the same, or nobody would ever look over a good one.
 #[test]

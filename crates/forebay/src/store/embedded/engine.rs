@@ -244,9 +244,8 @@ impl Engine {
         let result = file::caught(|| work(database, writer));
         drop(guard);
         result.map_err(|caught| {
-            let mut why = caught.to_string();
+            let why = caught.told(&self.name);
             if caught.is_full() {
-                why.push_str("; make room on the disk");
                 let now = self.runtime.elapsed();
                 let careful_until = now + Duration::from_millis(FULL_CAREFUL_MS);
                 writer.full = Some(Full { why: why.clone(), until: now, careful_until });

@@ -157,6 +157,23 @@ impl Caught {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Caught::Error(redb::Error::Io(error)) if matches!(error.kind(), StorageFull | QuotaExceeded))
     }
+
+    /// What went wrong with the open file `name`, and what to do.
+    pub fn told(&self, name: &str) -> String {
+        use redb::Error::{Corrupted, Io};
+        let advice = match self {
+            _ if self.is_full() => "make room on the disk".to_owned(),
+            Caught::Error(Io(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                format!("look at the disk; once forebay is stopped, `forebay check {name}` looks at the file")
+            }
+            // redb panics over what makes no sense to it.
+            Caught::Panic(_) | Caught::Error(Corrupted(_) | Io(_)) => {
+                format!("stop forebay, look at the file with `forebay check {name}`, and restore it from a backup")
+            }
+            Caught::Error(_) => return self.to_string(),
+        };
+        format!("{self}; {advice}")
+    }
 }
 
 impl From<redb::Error> for Caught {
@@ -315,6 +332,7 @@ pub(super) fn io_error(name: &str, source: io::Error) -> OpenError {
         }
         io::ErrorKind::UnexpectedEof => "restore it from a backup, or remove it to begin with an empty store",
         io::ErrorKind::IsADirectory => "name a file, not a folder",
+        io::ErrorKind::InvalidInput => "name a file",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room on the disk",
         _ => "check the disk and the path",
     };

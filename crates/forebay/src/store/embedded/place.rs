@@ -20,6 +20,9 @@ use rustix::io::Errno;
 
 use crate::error::Unavailable;
 
+/// Links that one place leads through at most; systems follow about as many.
+const LINKS_MAX: usize = 40;
+
 /// What is told apart by this is one file, whatever its name.
 type Identity = (u64, u64);
 
@@ -54,6 +57,9 @@ impl Place {
         options.read(true).write(true).create_new(makes).mode(0o600);
         let file = options.open(path)?;
         let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
         if !makes && found.len() == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is empty"));
         }
@@ -67,12 +73,13 @@ impl Place {
         if self.is_there() {
             return Ok(());
         }
-        rename(&self.beside(), &self.path)?;
+        rename(&self.beside(), &self.target())?;
         if !self.is_there() {
             return Err(io::Error::other("another start has made it at the same time"));
         }
         // Without this a crash may take the name of the new file along, and with it all that was written.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let target = self.target();
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()
     }
 
@@ -105,9 +112,19 @@ impl Place {
         found == self.identity()
     }
 
+    /// What the place leads to, if it is a link: a new file comes to lie there.
+    fn target(&self) -> PathBuf {
+        let mut path = self.path.clone();
+        for _ in 0..LINKS_MAX {
+            let Ok(link) = fs::read_link(&path) else { break };
+            path = path.parent().map_or(link.clone(), |folder| folder.join(link));
+        }
+        path
+    }
+
     /// Where a new file is made.
     fn beside(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
+        let mut name = self.target().into_os_string();
         name.push(OsString::from(".new"));
         PathBuf::from(name)
     }
@@ -161,6 +178,33 @@ mod tests {
         fs::write(&path, "").unwrap();
         let empty = Place::new(path).open().err();
         assert_eq!(empty.map(|error| error.kind()), Some(io::ErrorKind::UnexpectedEof));
+    }
+
+    #[test]
+    fn a_link_leads_to_where_the_file_is_made() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("volume")).unwrap();
+        symlink("second", at("first")).unwrap();
+        symlink(at("volume/store"), at("second")).unwrap();
+        let place = Place::new(at("first"));
+        let made = place.open().unwrap();
+        made.write(0, b"store").unwrap();
+        place.settle().unwrap();
+        assert_eq!(fs::read(at("volume/store")).unwrap(), b"store");
+        assert_eq!(fs::read_dir(at("volume")).unwrap().count(), 1);
+        drop(made);
+        drop(Place::new(at("first")).open().unwrap());
+        // One that leads in a circle leads nowhere.
+        symlink("circle", at("circle")).unwrap();
+        assert!(Place::new(at("circle")).open().is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_is_no_store() {
+        let error = |path: &str| Place::new(path.into()).open().err().map(|error| error.to_string());
+        assert_eq!(error("/dev/null").as_deref(), Some("it is no regular file"));
     }
 
     #[test]

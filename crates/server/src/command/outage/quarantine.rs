@@ -44,16 +44,11 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
         }
         (action, 5) if is(action, "drop") && is(frame.arg(3), "all") => {
             let reason = reason(frame.arg(4))?;
-            let dropped = all_given_up(session, &reason).await?;
-            let (user, client) = (session.identity.name(), &session.client.address);
-            tracing::warn!(dropped, %user, client, reason, "buffered transactions were dropped");
-            Ok(number(dropped))
+            Ok(number(all_given_up(session, &reason).await?))
         }
         (action, 5) if is(action, "drop") => {
             let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
             given_up(session, ticket, &reason).await?;
-            let (user, client) = (session.identity.name(), &session.client.address);
-            tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
             Ok(Reply::OK)
         }
         (action, _) if ["show", "retry", "apply", "drop"].iter().any(|word| is(action, word)) => Err(wrong()),
@@ -62,7 +57,7 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
 }
 
 /// Gives `ticket` up while nobody else is at its documents: whoever has read them is to be done before, and who reads
-/// them next finds them without it.
+/// them next finds them without it. What is lost by that is logged, with who said so.
 async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Reply> {
     let gate = gate(session)?.clone();
     let written = |buffer: &Buffer| {
@@ -70,10 +65,14 @@ async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Re
         writes.into_iter().flatten().collect::<Vec<_>>()
     };
     let keys = gate.with_buffer(written);
-    let reason = reason.to_owned();
-    let work = async move { gate.give_up(ticket, &reason).await };
+    let why = reason.to_owned();
+    let work = async move { gate.give_up(ticket, &why).await };
     match session.shared.engine.alone_with(&keys, work).await.map_err(|error| refused(&session.shared, &error))? {
-        Ok(GivenUp::Dropped) => Ok(()),
+        Ok(GivenUp::Dropped) => {
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
+            Ok(())
+        }
         Ok(GivenUp::NotQuarantined) => Err(not_decided(session, ticket)),
         Ok(GivenUp::Deciding) => Err(deciding(ticket)),
         Ok(GivenUp::Moving) => Err(Reply::error(format!(
@@ -88,14 +87,18 @@ async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Re
 }
 
 /// Gives up all that an operator has to decide about, the last first: so none is applied because one ahead of it went.
-/// How many there were. What is decided by then by another operator is passed over.
+/// How many there were. What is decided by then by another operator is passed over. At the first that can't be given up
+/// it ends, and the error says how many were.
 async fn all_given_up(session: &Session, reason: &str) -> Result<usize, Reply> {
     let gate = gate(session)?;
     let mut dropped = 0;
     for ticket in undecided(gate).into_iter().rev() {
         match given_up(session, ticket, reason).await {
             Ok(()) => dropped += 1,
-            Err(error) if undecided(gate).contains(&ticket) => return Err(error),
+            Err(Reply::Error(why)) if undecided(gate).contains(&ticket) => {
+                let why = String::from_utf8_lossy(&why);
+                return Err(Reply::error(format!("{why}; {dropped} were dropped, DROP ALL goes on with the others")));
+            }
             Err(_) => {}
         }
     }

@@ -26,11 +26,12 @@ impl Engine {
             guard = self.database();
         }
         let result = self.read_open(guard, work);
-        result.unwrap_or_else(|why| {
-            if !matches!(why, Caught::Error(redb::Error::Corrupted(_))) {
-                self.close_after_read(why.to_string());
+        result.unwrap_or_else(|caught| {
+            let why = caught.told(&self.name);
+            if !matches!(caught, Caught::Error(redb::Error::Corrupted(_))) {
+                self.close_after_read(why.clone());
             }
-            Err(Unavailable(format!("the store {} can't be read: {why}", self.name)).into())
+            Err(self.unreadable(&why).into())
         })
     }
 
@@ -93,7 +94,8 @@ impl Engine {
         self.show_with(&mut no_group_meanwhile);
         let result = self.read_open(self.database(), get);
         drop(no_group_meanwhile);
-        result.map_err(|why| self.unreadable(&why))??.ok_or_else(|| self.unreadable(&"its versions disagree").into())
+        let read = result.map_err(|caught| self.unreadable(&caught.told(&self.name)))??;
+        read.ok_or_else(|| self.unreadable(&"its versions disagree").into())
     }
 
     fn unreadable(&self, why: &dyn std::fmt::Display) -> Unavailable {
