@@ -9,6 +9,14 @@ mod alike;
 mod common;
 #[path = "client/judge.rs"]
 mod judge;
+#[path = "common/clock.rs"]
+mod moved;
+#[path = "common/postgres.rs"]
+mod postgres;
+#[path = "client/process.rs"]
+mod process;
+#[path = "client/processes.rs"]
+mod processes;
 #[path = "common/proxy.rs"]
 mod proxy;
 #[path = "client/single.rs"]
@@ -115,6 +123,7 @@ const GATE: &[(Fault, fn())] = &[
     (Fault::BoundIgnored, single::a_bound_holds_until_the_end),
     (Fault::LeaseOverIncarnation, single::leases_end_with_the_server),
     (Fault::StaleTakenForDone, single::what_was_read_once_is_read_again_alike),
+    (Fault::FlightOfBefore, single::one_request_serves_all_that_miss_a_key),
     (Fault::ReadTwice, single::what_was_read_once_is_read_again_alike),
     (Fault::LostCommitRepeated, single::a_lost_answer_is_not_known_and_never_done_again),
     (Fault::IdReused, single::reads_end_without_a_message_and_commits_by_one),

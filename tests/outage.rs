@@ -46,6 +46,8 @@ mod lost_table;
 mod merged;
 #[path = "outage/minutes.rs"]
 mod minutes;
+#[path = "common/clock.rs"]
+mod moved;
 #[path = "outage/network.rs"]
 mod network;
 #[path = "outage/overtaken.rs"]

@@ -92,6 +92,59 @@ const WORDS: &[&str] = &[
     "set",
 ];
 
+/// What the arguments of LEASE are made of: keys, versions of keys that are there and that are not, ids, mistakes.
+const OF_LEASES: &[&str] = &[
+    "k1",
+    "k2",
+    "h",
+    "l",
+    "",
+    "1-1",
+    "1-2",
+    "-1-0",
+    "-1-3",
+    "--1-3",
+    "01-3",
+    "1-18446744073709551616",
+    "0",
+    "1",
+    "2",
+    "-1",
+    "1025",
+    "9223372036854775808",
+    "HITS",
+    "hits",
+    "ID",
+    "01234567-89ab-cdef-0123-456789abcdef",
+    "00000000-0000-0000-0000-000000000000",
+];
+
+/// What the arguments of CLIENT TRACKING, and of what goes with it, are made of.
+const OF_TRACKING: &[&str] = &[
+    "ON",
+    "OFF",
+    "on",
+    "BCAST",
+    "NOLOOP",
+    "OPTIN",
+    "OPTOUT",
+    "PREFIX",
+    "PREFIX",
+    "k",
+    "k1",
+    "",
+    "REDIRECT",
+    "0",
+    "1",
+    "2",
+    "-1",
+    "18446744073709551616",
+    "YES",
+    "NO",
+    "3",
+    "__redis__:invalidate",
+];
+
 /// Those that are answered with none or with several replies, or that end the server.
 const NOT_ONE_REPLY: &[&str] = &["monitor", "quit", "shutdown"];
 
@@ -105,6 +158,9 @@ fn engine(runtime: Runtime) -> Engine {
 
 /// A request that the table of commands may know.
 fn request(choices: &mut Choices<'_>, names: &[&'static str]) -> Vec<Vec<u8>> {
+    if choices.below(4) == 0 {
+        return of_a_cache(choices);
+    }
     let name = match choices.below(10) {
         0 => choices.bytes(12),
         1 => b"TXN".to_vec(),
@@ -119,6 +175,32 @@ fn request(choices: &mut Choices<'_>, names: &[&'static str]) -> Vec<Vec<u8>> {
     };
     let count = choices.below(7);
     [name].into_iter().chain((0..count).map(|_| argument(choices))).collect()
+}
+
+/// A request of a client with a cache.
+fn of_a_cache(choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
+    let (words, arguments): (&[&str], &[&str]) = match choices.below(8) {
+        0 => (&["LEASE", "GET", "1"], OF_LEASES),
+        1 => (&["LEASE", "GET"], OF_LEASES),
+        2 | 3 => (&["LEASE", "CHECK"], OF_LEASES),
+        4 => (&["CLIENT", "TRACKING", "ON"], OF_TRACKING),
+        5 => (&["CLIENT", "TRACKING"], OF_TRACKING),
+        6 => (&["CLIENT", "CACHING"], OF_TRACKING),
+        _ => (&["HELLO", "3"], &[]),
+    };
+    let count = if arguments.is_empty() { 0 } else { choices.below(7) };
+    let argument = |choices: &mut Choices<'_>| match choices.below(12) {
+        0 => choices.bytes(40),
+        _ => choices.one(arguments).as_bytes().to_vec(),
+    };
+    let words = words.iter().map(|word| word.as_bytes().to_vec());
+    words.chain((0..count).map(|_| argument(choices)).collect::<Vec<_>>()).collect()
+}
+
+/// Whether a client that tracks is told this, which answers no request.
+fn is_told(reply: &Reply) -> bool {
+    let told = |word: &Reply| [&b"invalidate"[..], b"tracking-redir-broken"].iter().any(|it| *word == Reply::bulk(it));
+    matches!(reply, Reply::Push(parts) if parts.first().is_some_and(told))
 }
 
 /// Whether it is answered with exactly one reply.
@@ -147,7 +229,7 @@ impl Peer {
         let mut output = self.session.replies.ready_mut().split();
         let mut replies = Vec::new();
         while let Some(reply) = self.replies.decode(&mut output).expect("replies are RESP") {
-            replies.push(reply);
+            replies.extend((!is_told(&reply)).then_some(reply));
         }
         assert!(output.is_empty(), "half a reply: {output:?}");
         replies

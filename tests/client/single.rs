@@ -311,3 +311,38 @@ pub async fn what_can_not_be_is_said() {
     assert!(said.as_ref().is_err_and(|said| said.contains("not an integer")), "{said:?}");
     assert_eq!(read(&client.at(Level::Strict), &["s", "t"]).await, [some("text"), None]);
 }
+
+/// Two sessions that miss a key send one request. One that may only use what is asked for from now on sends another.
+#[tokio::test]
+pub async fn one_request_serves_all_that_miss_a_key() {
+    let forebay = Forebay::start("memory", &[]);
+    let proxy = Proxy::to(forebay.address);
+    let client = connect(proxy.address).await;
+    let (session, now) = (client.session(), client.at(Level::Bounded(Duration::ZERO)));
+    proxy.hold();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxy.release();
+    };
+    let (a, b, c, ()) = tokio::join!(read(&client, &["a"]), read(&session, &["a", "b"]), read(&now, &["a"]), release);
+    assert_eq!((a, b, c), (vec![None], vec![None, None], vec![None]));
+    assert_eq!(client.statistics().missed, 3, "`a` twice, and `b`");
+}
+
+/// The one that has sent the request gives up: those that wait for its answer send their own.
+#[tokio::test]
+async fn a_request_that_is_given_up_is_sent_by_those_that_wait() {
+    let forebay = Forebay::start("memory", &[]);
+    let proxy = Proxy::to(forebay.address);
+    let client = connect(proxy.address).await;
+    let session = client.session();
+    proxy.hold();
+    let gives_up = async {
+        let most = Duration::from_millis(50);
+        assert!(tokio::time::timeout(most, read(&client, &["a"])).await.is_err(), "it is held up");
+        proxy.release();
+    };
+    let ((), seen) = tokio::join!(gives_up, read(&session, &["a"]));
+    assert_eq!(seen, [None]);
+    assert_eq!(client.statistics().missed, 1);
+}

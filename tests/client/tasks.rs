@@ -24,6 +24,8 @@ pub struct Notes {
     history: Mutex<Vec<Event>>,
     /// Those that have not ended, by when they began.
     underway: Mutex<BTreeMap<u64, Event>>,
+    /// Is told of each when it begins, and when it has ended.
+    told: Box<dyn Fn(&Event) + Send + Sync>,
 }
 
 /// A session, and what it has seen.
@@ -50,7 +52,14 @@ impl Notes {
     pub fn new(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Notes {
         let (tick, element, register) = (AtomicU64::new(0), AtomicU64::new(1), AtomicI64::new(0));
         let (history, underway) = Default::default();
-        Notes { clock: Box::new(clock), tick, element, register, history, underway }
+        let told = Box::new(|_: &Event| {});
+        Notes { clock: Box::new(clock), tick, element, register, history, underway, told }
+    }
+
+    /// Likewise of one of several processes: its elements begin with `first`, and `told` is told of each transaction.
+    #[allow(dead_code, reason = "one of two test targets has several processes")]
+    pub fn of_process(self, first: u64, told: impl Fn(&Event) + Send + Sync + 'static) -> Notes {
+        Notes { element: AtomicU64::new(first), told: Box::new(told), ..self }
     }
 
     /// Nanoseconds since the run began; all differ.
@@ -67,6 +76,7 @@ impl Notes {
 
     /// Adds a transaction that has ended, when it is known how.
     pub fn enter(&self, event: Event) {
+        (self.told)(&event);
         self.underway().remove(&event.invoked);
         self.history.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
@@ -121,7 +131,7 @@ impl Worker {
     }
 
     /// Reads lists and appends to them.
-    async fn lists(&mut self, notes: &Notes) -> (Event, Fate) {
+    pub async fn lists(&mut self, notes: &Notes) -> (Event, Fate) {
         let reads_only = self.random.u8(..3) > 0;
         let mut ops = Vec::new();
         for _ in 0..self.random.usize(1..=4) {
@@ -135,6 +145,7 @@ impl Worker {
         let writes: Vec<Op> = ops.iter().filter(|op| matches!(op, Op::Append { .. })).cloned().collect();
         let (outcome, completed) = (Outcome::Unknown("its client is gone".into()), u64::MAX - invoked);
         let begun = Event { client: self.number, name: "lists", invoked, completed, ops: writes.clone(), outcome };
+        (notes.told)(&begun);
         notes.underway().insert(invoked, begun.clone());
         let body = async |tx: Transaction| {
             let seen = listed(&tx, &ops).await;
@@ -195,6 +206,7 @@ impl Worker {
     /// answered to any client before it began.
     async fn registers(&mut self, notes: &Notes) {
         let (before, writes) = (notes.register.load(Ordering::SeqCst), self.random.bool());
+        let invoked = notes.tick();
         let body = async |tx: Transaction| {
             let number = tx.get_integer("register").await?.unwrap_or(0);
             if writes {
@@ -211,6 +223,10 @@ impl Worker {
                     Level::Bounded(_) if writes => before + 1,
                     Level::Bounded(_) => 0,
                 };
+                let (completed, outcome) = (notes.tick(), Outcome::Committed);
+                let mut ops = vec![Op::Read { key: 0, value: number }];
+                ops.extend(writes.then_some(Op::Add { key: 0, delta: 1 }));
+                (notes.told)(&Event { client: self.number, name: "register", invoked, completed, ops, outcome });
                 assert!(number >= least, "{:?}: the register is {number}, and was {least}", self.level);
                 self.seen = number;
             }
@@ -241,12 +257,17 @@ async fn listed(tx: &Transaction, ops: &[Op]) -> Result<Vec<Op>, Error> {
 
 /// All keys once more, when no client is at work: part of the history.
 pub async fn last_look(client: &Client, notes: &Notes) {
+    look_at_lists(client, notes).await;
+    audit(client).await;
+}
+
+/// Likewise of the lists alone.
+pub async fn look_at_lists(client: &Client, notes: &Notes) {
     let ops: Vec<Op> = (0..LISTS).map(|key| Op::List { key, elements: Vec::new() }).collect();
     let invoked = notes.tick();
     let ops = client.transaction(async |tx: Transaction| listed(&tx, &ops).await).await.expect("it is read");
     let outcome = Outcome::Committed;
     notes.enter(Event { client: 1, name: "last look", invoked, completed: notes.tick(), ops, outcome });
-    audit(client).await;
 }
 
 fn allowed(answer: Result<(), Error>) {

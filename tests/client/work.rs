@@ -53,7 +53,7 @@ impl Shared {
 }
 
 /// Waits until it is known what became of a transaction.
-async fn outcome(client: &Client, fate: Fate) -> checkers::Outcome {
+pub async fn outcome(client: &Client, fate: Fate) -> checkers::Outcome {
     let (id, began) = match fate {
         Fate::Committed => return checkers::Outcome::Committed,
         Fate::Failed(why) => return checkers::Outcome::Failed(why),

@@ -133,12 +133,7 @@ impl Place {
 impl Forebay {
     /// Starts it with these arguments after `serve`, and waits until it answers. `store` is `memory` or `embedded`.
     pub fn start(store: &str, arguments: &[&str]) -> Forebay {
-        let place = Place::new(None);
-        let store = match store {
-            "embedded" => format!("embedded:{}", place.folder.path().join("store.redb").display()),
-            other => other.to_owned(),
-        };
-        Forebay::start_with(place, &store, arguments)
+        Forebay::start_with(Place::new(None), store, arguments)
     }
 
     /// Likewise in an environment that says more.
@@ -159,6 +154,8 @@ impl Forebay {
 
     fn start_with(place: Place, store: &str, arguments: &[&str]) -> Forebay {
         let Place { folder, disk, environment } = place;
+        let embedded = format!("embedded:{}", folder.path().join("store.redb").display());
+        let store = if store == "embedded" { &embedded } else { store };
         let mut fixed = vec!["serve", "--listen", "127.0.0.1:0", "--store", store];
         if !arguments.contains(&"--http") {
             fixed.extend(["--http", "off"]);
@@ -209,6 +206,11 @@ impl Forebay {
         self.address = address;
         self.running = Some((child, banner));
         assert_eq!(Connection::new(address).call(&["PING"]), Reply::Simple("PONG".into()));
+    }
+
+    /// Sends it a signal by its name.
+    pub fn signal(&self, name: &str) {
+        signal(&self.running.as_ref().expect("it runs").0, name);
     }
 
     /// SIGKILL, and waits for the end.

@@ -1,51 +1,15 @@
 //! Fault 24: wall clocks that jump. The program is the real one; what it calls for the time is not.
 
-use std::io::{Seek, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::QUICK;
 use crate::appends::Appends;
 use crate::common::Connection;
 use crate::common::process::Forebay;
+use crate::moved::{Clock, HOUR_SECONDS};
 use crate::postgres::Server;
 use crate::proxy::Proxy;
 use crate::state::{PATIENCE, calm, figure, said};
-
-const HOUR_SECONDS: i64 = 3_600;
-
-/// A clock for one program.
-struct Clock {
-    file: std::fs::File,
-    environment: Vec<(String, String)>,
-}
-
-impl Clock {
-    /// A clock named `name`, by a library that is built for it in `folder`.
-    fn new(folder: &tempfile::TempDir, name: &str) -> Clock {
-        // The database runs as another user.
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
-        let (library, source) = (folder.path().join("clock.so"), "outage/clock.c");
-        if !library.exists() {
-            let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(source);
-            let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-            assert!(built.expect("a C compiler, which the build wants anyhow").success());
-        }
-        let path = folder.path().join(name);
-        let file = std::fs::File::create(&path).expect("a file");
-        let text = |path: &std::path::Path| path.display().to_string();
-        let environment = vec![("LD_PRELOAD".to_owned(), text(&library)), ("CLOCK_JUMPS".to_owned(), text(&path))];
-        let mut clock = Clock { file, environment };
-        clock.set(0);
-        clock
-    }
-
-    /// So many seconds away from the true time, from now on.
-    fn set(&mut self, seconds: i64) {
-        self.file.rewind().and_then(|()| self.file.write_all(&seconds.to_ne_bytes())).expect("it can be written");
-    }
-}
 
 /// Waits until writes wait for the database.
 fn until_pending(address: std::net::SocketAddr) {

@@ -41,6 +41,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
 const TOKIO_ALLOWED: &[&str] = &[
     "crates/forebay/src/runtime/tokio.rs",
     "crates/drivers/",
+    "crates/client/src/flights.rs",
     "crates/client/src/ground.rs",
     "crates/client/src/pool.rs",
     "crates/client/src/socket.rs",

@@ -74,17 +74,22 @@ impl Attempt {
         self.buffer = Buffer::default();
     }
 
+    /// From which moment on a copy that is used at `now` was asked for.
+    pub fn since(&self, now: Instant) -> Option<Instant> {
+        let bound = match self.level {
+            Level::Bounded(most) => now.checked_sub(most),
+            _ => None,
+        };
+        self.before.since.max(bound)
+    }
+
     /// Takes what there is of `keys`; those that are missing.
     pub fn look(&mut self, shared: &Shared, keys: &[Key]) -> Result<Vec<Key>, Error> {
         if self.is_over {
             return Err(Error::Over);
         }
         let now = shared.ground().now();
-        let bound = match self.level {
-            Level::Bounded(most) => now.checked_sub(most),
-            _ => None,
-        };
-        let wanted = Wanted { now, since: self.before.since.max(bound) };
+        let wanted = Wanted { now, since: self.since(now) };
         let mut missing = Vec::new();
         for key in keys {
             if self.reads.contains_key(key) && !on(Fault::ReadTwice) || self.buffer.known(key).is_some() {

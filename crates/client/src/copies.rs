@@ -108,6 +108,11 @@ impl Copy {
         self.asked >= known.learned || self.order() > known.order() || on(Fault::LateAnswerKept)
     }
 
+    /// Whether its document is there at `now`, as far as it is known.
+    pub fn lives(&self, now: Instant) -> bool {
+        self.expires.is_none_or(|at| now < at)
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Copy>() + ENTRY_BYTES + self.value.as_ref().map_or(0, Value::size)
     }
@@ -139,9 +144,11 @@ impl Copies {
     }
 
     fn serves(&self, copy: &Copy, wanted: Wanted) -> bool {
-        let lives = copy.expires.is_none_or(|at| wanted.now < at);
         let young = wanted.since.is_none_or(|since| copy.asked >= since);
-        wanted.now < copy.until && lives && young && copy.as_of.is_none_or(|as_of| self.is_present(as_of))
+        wanted.now < copy.until
+            && copy.lives(wanted.now)
+            && young
+            && copy.as_of.is_none_or(|as_of| self.is_present(as_of))
     }
 
     /// Whether the server that gave that version is the one that answers now.

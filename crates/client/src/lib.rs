@@ -31,7 +31,7 @@
 //! pool.rs        connections                       connection.rs  one of them; wire.rs: its bytes
 //! socket.rs      what these travel on              ground.rs      clock, timers and chance
 //! options.rs     what a client is to be            statistics.rs  what is counted
-//! mutation.rs    rules that tests leave out
+//! mutation.rs    rules that tests leave out         flights.rs     one request for all that miss a key
 //! ```
 
 /// What the document shows is compiled.
@@ -47,6 +47,7 @@ mod client;
 mod connection;
 mod copies;
 mod error;
+mod flights;
 mod ground;
 mod moment;
 #[doc(hidden)]

@@ -37,6 +37,10 @@ pub enum Fault {
     IdReused,
     /// A body's error is given back although what it has read was not there at one moment.
     ErrorUnchecked,
+    /// A request of before the moment from which copies may be used is waited for.
+    FlightOfBefore,
+    /// What another one's request has brought is used although it has expired.
+    FlightOutlived,
     /// A key that was read twice is what it is the second time.
     ReadTwice,
 }

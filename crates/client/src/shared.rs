@@ -11,6 +11,7 @@ use crate::answer::{self, Executed, Outcome};
 use crate::connection::Batch;
 use crate::copies::{Copies, Copy, Span};
 use crate::error::{CommitId, Error};
+use crate::flights::Flights;
 use crate::ground::Ground;
 use crate::mutation::{Fault, on};
 use crate::options::Options;
@@ -30,6 +31,7 @@ pub struct Shared {
     pub pool: Pool,
     pub copies: Copies,
     pub counts: Arc<Counts>,
+    pub flights: Flights,
 }
 
 /// What a commit sends.
@@ -47,7 +49,7 @@ impl Shared {
     pub fn new(options: Options) -> Result<Shared, Error> {
         let counts = Arc::new(Counts::default());
         let copies = Copies::new(&options, counts.clone())?;
-        Ok(Shared { pool: Pool::new(options.clone()), options, copies, counts })
+        Ok(Shared { pool: Pool::new(options.clone()), options, copies, counts, flights: Flights::default() })
     }
 
     /// Clock, timers and chance.

@@ -9,6 +9,7 @@ use forebay::value::{Blob, Data, Hash, List, Set, Value};
 
 use crate::attempt::Attempt;
 use crate::error::{Error, shown};
+use crate::flights;
 use crate::shared::Shared;
 use crate::write::Write;
 
@@ -45,7 +46,8 @@ impl Transaction {
         if missing.is_empty() {
             return Ok(());
         }
-        match self.shared.fetch(&missing).await {
+        let since = self.attempt().since(self.shared.ground().now());
+        match flights::fetch(&self.shared, &missing, since).await {
             Ok(fetched) => fetched.into_iter().try_for_each(|(key, copy)| self.attempt().take(&key, copy)),
             Err(error) => {
                 self.attempt().is_broken = true;

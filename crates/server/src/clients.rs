@@ -1,7 +1,7 @@
 //! The connected clients, as others know them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::task::AtomicWaker;
@@ -70,6 +70,8 @@ pub struct Client {
     pub names: Mutex<ClientNames>,
     /// Number of its last command in the table.
     pub command: AtomicUsize,
+    /// What CLIENT LIST says of its tracking.
+    pub tracking: TrackingShown,
     /// Its password waits for its check, or is checked.
     pub checked: AtomicBool,
     /// It has to authenticate, as far as is known.
@@ -82,6 +84,26 @@ pub struct Client {
     /// What it is to be told of keys that it has read.
     pub pushes: Pushes,
     waker: AtomicWaker,
+}
+
+/// What CLIENT LIST says of a client's tracking, and of the channel on which clients of RESP2 are told.
+#[derive(Debug)]
+pub struct TrackingShown {
+    /// Who is told in its place: a client's id, or 0; -1 if it does not track.
+    pub redirect: AtomicI64,
+    /// That client is gone.
+    pub bereft: AtomicBool,
+    /// Changes are told by prefixes.
+    pub broadcast: AtomicBool,
+    /// It listens on the channel.
+    pub subscribed: AtomicBool,
+}
+
+impl Default for TrackingShown {
+    fn default() -> TrackingShown {
+        let (bereft, broadcast, subscribed) = Default::default();
+        TrackingShown { redirect: AtomicI64::new(-1), bereft, broadcast, subscribed }
+    }
 }
 
 /// Names that a client gave itself, and its user's.
@@ -229,6 +251,7 @@ impl Clients {
             killed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             pushes: Pushes::default(),
+            tracking: TrackingShown::default(),
             waker: AtomicWaker::new(),
         });
         list.clients.insert(id, client.clone());

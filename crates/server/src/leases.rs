@@ -7,6 +7,7 @@ use forebay::cache::{Cache, Changed};
 use forebay::key::KeyRef;
 use forebay::lease::WriteRates;
 use forebay::runtime::Runtime;
+use smallvec::SmallVec;
 
 /// Parts with a lock each.
 const SHARDS: usize = 16;
@@ -55,7 +56,7 @@ impl Leases {
     }
 
     /// How often others than `client` write each of `keys`, per second.
-    pub fn rates<'k>(&self, keys: impl Iterator<Item = KeyRef<'k>>, client: u32) -> Vec<f64> {
+    pub fn rates<'k>(&self, keys: impl Iterator<Item = KeyRef<'k>>, client: u32) -> SmallVec<[f64; 4]> {
         let now_s = self.now_s();
         if !self.counts.load(Ordering::Relaxed) {
             for shard in &self.shards {
@@ -64,6 +65,10 @@ impl Leases {
             }
             self.counts.store(true, Ordering::Relaxed);
         }
-        keys.map(|key| key.hash64()).map(|hash| self.shard(hash).rate(hash, client, now_s)).collect()
+        let mut rates = SmallVec::new();
+        for hash in keys.map(|key| key.hash64()) {
+            rates.push(self.shard(hash).rate(hash, client, now_s));
+        }
+        rates
     }
 }

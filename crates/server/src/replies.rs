@@ -179,14 +179,16 @@ impl Replies {
     pub fn push(&mut self, reply: &Reply, protocol: Protocol) {
         let queue = self.own();
         let reply = &*queue.bounded(reply);
-        let bytes = match queue.waiting.back_mut() {
-            Some(waiting) => {
-                let bytes = encode(reply, protocol, &mut waiting.after);
-                queue.after_bytes += bytes;
-                bytes
-            }
-            None => encode(reply, protocol, &mut queue.ready),
-        };
+        self.worked += queue.append(|out| encode(reply, protocol, out));
+    }
+
+    /// Likewise one that `write` appends: it must be within the bounds of a reply.
+    pub fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        let bytes = self.own().append(|out| {
+            let before = out.len();
+            write(out);
+            out.len() - before
+        });
         self.worked += bytes;
     }
 
@@ -341,6 +343,19 @@ impl Queue {
         match reply.encoded_bytes_max() > self.bytes_max {
             true => Cow::Owned(Reply::error(format!("LIMIT client_reply_bytes_max {}", self.bytes_max))),
             false => Cow::Borrowed(reply),
+        }
+    }
+
+    /// Has `encode` append a reply that waits for nothing but those before it; how many bytes it is.
+    #[inline]
+    fn append(&mut self, encode: impl FnOnce(&mut BytesMut) -> usize) -> usize {
+        match self.waiting.back_mut() {
+            Some(waiting) => {
+                let bytes = encode(&mut waiting.after);
+                self.after_bytes += bytes;
+                bytes
+            }
+            None => encode(&mut self.ready),
         }
     }
 

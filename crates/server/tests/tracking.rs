@@ -80,6 +80,42 @@ async fn what_was_read_over_a_connection_that_has_ended_is_told_to_its_target() 
     assert_eq!(told(&mut data).await, "");
 }
 
+/// The letters of Redis: `t` tracks, `R` its target is gone, `B` by prefixes, `P` listens on the channel.
+#[tokio::test]
+async fn lists_show_who_tracks() {
+    let shared = server(|_| {});
+    let (mut admin, mut peer, mut target) = (Peer::new(&shared), Peer::new(&shared), Peer::new(&shared));
+    let (peer_id, target_id) = (id(&peer), id(&target));
+    let words = |line: &str| {
+        let shown = |word: &&str| ["flags=", "redir=", "sub="].iter().any(|name| word.starts_with(name));
+        line.split(' ').filter(shown).collect::<Vec<_>>().join(" ")
+    };
+    for (request, expected) in [
+        ("PING".to_owned(), "flags=N sub=0 redir=-1".to_owned()),
+        ("CLIENT TRACKING ON".into(), "flags=t sub=0 redir=0".into()),
+        ("MULTI".into(), "flags=xt sub=0 redir=0".into()),
+        ("DISCARD\nCLIENT TRACKING OFF\nCLIENT TRACKING ON BCAST".into(), "flags=tB sub=0 redir=0".into()),
+        (
+            format!("CLIENT TRACKING OFF\nCLIENT TRACKING ON REDIRECT {target_id}"),
+            format!("flags=t sub=0 redir={target_id}"),
+        ),
+        ("CLIENT TRACKING OFF".into(), "flags=N sub=0 redir=-1".into()),
+        ("SUBSCRIBE __redis__:invalidate".into(), "flags=P sub=1 redir=-1".into()),
+        ("RESET\nCLIENT TRACKING ON BCAST".into(), "flags=tB sub=0 redir=0".into()),
+        ("RESET".into(), "flags=N sub=0 redir=-1".into()),
+    ] {
+        peer.say(&request).await;
+        let listed = admin.say(&format!("CLIENT LIST ID {peer_id}")).await;
+        assert_eq!(words(&listed), expected, "{request}");
+    }
+    target.say("HELLO 3").await;
+    peer.say(&format!("HELLO 3\nCLIENT TRACKING ON REDIRECT {target_id}\nGET a")).await;
+    drop(target);
+    told(&mut peer).await;
+    let listed = admin.say(&format!("CLIENT LIST ID {peer_id}")).await;
+    assert_eq!(words(&listed), format!("flags=tR sub=0 redir={target_id}"));
+}
+
 #[tokio::test]
 async fn the_key_noted_longest_ago_is_given_up_and_told() {
     let shared = server(|options| options.limits.tracking_keys_max = 16);

@@ -1,6 +1,7 @@
 //! Limits whose default is a share of the memory: what they bound comes beside the cache, which makes way for most of
 //! it (`forebay::cache::Cache::lend`). Each has a floor that lets one document of the largest size pass.
 
+use forebay::lease::WriteRates;
 use forebay::value::DOCUMENT_BYTES_MAX;
 
 use super::form::Form;
@@ -32,6 +33,9 @@ const KEY_MEMORY: u64 = 2 << 10;
 /// is not counted.
 const CLIENT_MEMORY: u64 = 64 << 10;
 
+/// The writes of one document may be counted apart for so many bytes of the memory: a thirtieth of it.
+const RATE_MEMORY: u64 = 4 << 10;
+
 /// A partition is of no use with less of the memory: its tables alone take a good part of that.
 const PARTITION_MEMORY: u64 = 64 << 10;
 
@@ -52,7 +56,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 14] = [
+static SHARES: [Share; 15] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -85,6 +89,9 @@ static SHARES: [Share; 14] = [
     Share { name: "tracking-bytes-max", part: 32, floor: MIB, most: 256 * MIB,
         set: |to, bytes| to.server.tracking_bytes_max = usize_of(bytes),
         total: Some(|of| of.server.tracking_bytes_max as u64) },
+    Share { name: "lease-rates-max", part: RATE_MEMORY, floor: 4 << 10, most: 1 << 20,
+        set: |to, documents| to.server.lease_rates_max = usize_of(documents),
+        total: Some(|of| (of.server.lease_rates_max * WriteRates::ENTRY_BYTES) as u64) },
     Share { name: "outage-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.outage_bytes_max = bytes, total: None },
 ];
@@ -100,7 +107,7 @@ impl Share {
 
     /// How the default follows, for help texts.
     pub fn text(&self) -> String {
-        if matches!(self.part, KEY_MEMORY | CLIENT_MEMORY) {
+        if matches!(self.part, KEY_MEMORY | CLIENT_MEMORY | RATE_MEMORY) {
             let every = Bytes::show(&self.part);
             return format!("one for {every} of --memory, at least {} and at most {}", self.floor, self.most);
         }
@@ -170,6 +177,8 @@ mod tests {
         assert_eq!(large.server.request.request_bytes_max, 256 << 20);
         let clients = [16 * MIB, 64 * MIB, 256 * MIB].map(|memory| with_memory(memory).server.clients_max);
         assert_eq!(clients, [1_000, 1_024, 4_096]);
+        let rates = [1, 16, 256, 1 << 20].map(|mib| with_memory(mib * MIB).server.lease_rates_max);
+        assert_eq!(rates, [4_096, 4_096, 65_536, 1 << 20]);
     }
 
     #[test]

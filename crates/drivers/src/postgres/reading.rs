@@ -1,11 +1,11 @@
 //! Reads over shared connections, which are none the worse for what one of them runs into.
 //!
-//! Many reads are on their way on one connection, one behind the other. So one that waits for a lock (some psql session
-//! has `LOCK TABLE`, or an ALTER TABLE waits for it) would hold up all behind it, whatever they read. Hence none waits
-//! there for longer than [`LOCK_WAIT`]. Then the connection is given up, and what was behind on it goes over another.
-//! Reads of that table go one at a time from then on, over a connection of their own, until one gets through: those of
-//! other tables never meet them again. The same for a connection whose replies get lost: who waited for longest
-//! gives it up, all others go on elsewhere in the time that they have left.
+//! Many reads are on their way on one connection, one behind the other. One that waits for a lock would hold up all
+//! that follow, whatever they read. A psql session with `LOCK TABLE`, or an ALTER TABLE that waits, is enough for that.
+//! Hence none waits there for longer than [`LOCK_WAIT`]. Then the connection is given up, and what was behind on it
+//! goes over another. Reads of that table go one at a time from then on, until one gets through. They have a connection
+//! for themselves, so those of other tables never meet them again. A connection whose replies get lost is treated
+//! likewise: what has waited longest gives it up, and all others go on elsewhere in the time that they have left.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

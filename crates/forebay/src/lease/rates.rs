@@ -49,7 +49,7 @@ impl ReadGap {
 /// with one hash share a count.
 #[derive(Debug)]
 pub struct WriteRates {
-    entries: HashMap<u64, Entry>,
+    entries: HashMap<u64, Entry, foldhash::fast::RandomState>,
     /// By count: its bits are in the order of the number. The second of a pair is the document.
     order: BTreeMap<(u64, u64), ()>,
     entries_max: usize,
@@ -71,7 +71,7 @@ impl WriteRates {
     /// Nothing was written by `now_s`, in seconds.
     pub fn new(entries_max: usize, now_s: f64) -> WriteRates {
         WriteRates {
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             order: BTreeMap::new(),
             entries_max: entries_max.max(1),
             began_s: now_s,
@@ -160,7 +160,6 @@ impl WriteRates {
 
     /// How often others than `client` write `document`, per second.
     pub fn rate(&self, document: u64, client: u32, now_s: f64) -> f64 {
-        let faded = (-(now_s - self.reference_s) / HALF_LIFE_S).exp2();
         let count = match self.entries.get(&document) {
             Some(entry) => {
                 let own = entry.writers.iter().find(|(writer, _)| *writer == client);
@@ -172,7 +171,8 @@ impl WriteRates {
             }
             None => 0.0,
         };
-        (count * faded + 1.0) / (self.seen_s(now_s) + PRIOR_GAP_S)
+        let faded = if count > 0.0 { count * (-(now_s - self.reference_s) / HALF_LIFE_S).exp2() } else { 0.0 };
+        (faded + 1.0) / (self.seen_s(now_s) + PRIOR_GAP_S)
     }
 }
 

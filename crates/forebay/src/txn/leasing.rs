@@ -27,7 +27,8 @@ pub struct Leased {
     pub as_of: Option<Version>,
     /// A place for each key that was asked for. What has expired is absent, under its version.
     pub reads: Reads,
-    /// The moment of the read, ms since the Unix epoch: what is left of a document's life counts from it.
+    /// The moment of the read, ms since the Unix epoch: what is left of a document's life counts from it. It may be 0
+    /// where no document expires.
     pub now_ms: u64,
 }
 
@@ -68,8 +69,11 @@ impl Engine {
     /// caller's connection must have no commit that is not published.
     pub fn lease_cached(&self, keys: &[KeyRef<'_>], context: &Context, bytes_max: usize) -> Option<Leased> {
         let early = self.early_as_of();
-        let published = self.published(keys, context).filter(|published| published.bytes() <= bytes_max)?;
-        let now_ms = published.now_ms();
+        let published = self.published(keys, context)?;
+        if published.bytes() > bytes_max {
+            return None;
+        }
+        let now_ms = if published.any_expires() { published.now_ms() } else { 0 };
         Some(self.leased(early, published.into_reads(), now_ms))
     }
 

@@ -38,14 +38,20 @@ impl<'a> Published<'a> {
         fronted: Option<&'a dyn Store>,
     ) -> Published<'a> {
         let mut published = Published { keys, reads, next: Cell::new(0), runtime, now_ms: Cell::new(None), fronted };
-        let expires = |value: &Value| value.expires_at_ms.is_some();
-        if published.reads.iter().any(|read| read.value.as_ref().is_some_and(expires)) {
+        if published.any_expires() {
             let now_ms = published.now_ms();
             for read in &mut published.reads {
                 read.value.take_if(|value| value.expired(now_ms));
             }
         }
         published
+    }
+
+    /// Whether one of the documents has an expiry.
+    #[inline]
+    pub fn any_expires(&self) -> bool {
+        let expires = |value: &Value| value.expires_at_ms.is_some();
+        self.reads.iter().any(|read| read.value.as_ref().is_some_and(expires))
     }
 
     /// The document of `key`; an error for any other key than those that were read.

@@ -6,12 +6,12 @@
 //!
 //! A version is written `1-3`, or `-1-3` where the key was absent at it.
 
+mod answer;
+
 use std::collections::HashSet;
 
 use forebay::key::{Key, KeyRef};
-use forebay::read::Read;
 use forebay::txn::{LARGE_BYTES, Leased, Watched};
-use forebay::value::Data;
 use forebay::version::Version;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
@@ -20,17 +20,13 @@ use smallvec::SmallVec;
 
 use super::family::{self, Sub, SubRun};
 use super::transaction::{claim, parse_id};
-use super::{Command, Flag, Group, Keys, Run, Taken, bulk_of, refused};
+use super::{Command, Flag, Group, Keys, Run, Taken, refused};
 use crate::session::Session;
+pub(crate) use answer::Answer;
+use answer::version_text;
 
 /// Hits of one key that the policy is told with one request. More say no more to any policy.
 const HITS_TOLD_MAX: i64 = 16;
-
-/// Bytes of the longest version: two numbers of 20 digits, and a sign for each.
-const VERSION_BYTES_MAX: usize = 42;
-
-/// Bytes of the longest rate that is written without the machinery of `format!`: nine digits, a point, and six.
-const RATE_BYTES_MAX: usize = 16;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "lease",
@@ -91,7 +87,7 @@ fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
             Ok((leased, mut committing)) => {
                 session.turn = committing.take_turn();
                 session.committing = Some((committing, false));
-                answer(session, &names, &hits, &leased)
+                answer(session, &names, &hits, leased).reply()
             }
             Err(error) => refused(&shared, &error),
         }
@@ -99,7 +95,8 @@ fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
 }
 
 /// The answer to a LEASE GET whose keys are all cached, without a lock; `None` if it has to wait, or is something else.
-pub(crate) fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Reply> {
+#[inline]
+pub(crate) fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Answer> {
     if frame.len() < 4 || !frame.arg(1).eq_ignore_ascii_case(b"get") {
         return None;
     }
@@ -107,7 +104,7 @@ pub(crate) fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Reply> {
     // What is larger takes long to write down.
     let bytes_max = documents_max(session).min(LARGE_BYTES);
     let leased = session.shared.engine.lease_cached(&names, &session.context(), bytes_max)?;
-    Some(answer(session, &names, &hits, &leased))
+    Some(answer(session, &names, &hits, leased))
 }
 
 /// Bytes of documents that one answer holds at most.
@@ -117,7 +114,8 @@ fn documents_max(session: &Session) -> usize {
 }
 
 /// What is answered, and the policy told of what the client's cache has served.
-fn answer(session: &Session, names: &[KeyRef<'_>], hits: &[u64], leased: &Leased) -> Reply {
+#[inline]
+fn answer(session: &Session, names: &[KeyRef<'_>], hits: &[u64], leased: Leased) -> Answer {
     let (shared, client) = (&session.shared, session.client.id as u32);
     if !hits.is_empty() {
         let context = session.context();
@@ -125,7 +123,7 @@ fn answer(session: &Session, names: &[KeyRef<'_>], hits: &[u64], leased: &Leased
         told.for_each(|(name, hits)| shared.engine.cache().hit_elsewhere(*name, *hits, &context));
     }
     let writes = shared.leases.rates(names.iter().copied(), client);
-    Reply::Array(entries(leased, &writes))
+    Answer { leased, writes }
 }
 
 /// What a LEASE GET asks for.
@@ -136,103 +134,39 @@ struct Asked<'a> {
 }
 
 fn asked<'a>(session: &Session, frame: Frame<'a>) -> Result<Asked<'a>, Reply> {
-    let count = parse_integer(frame.arg(2)).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
+    let count = parse_integer(frame.arg(2)).ok_or_else(|| Reply::error(errors::NOT_AN_INTEGER))?;
     let keys_max = session.shared.limits.lease_keys_max;
     let count = usize::try_from(count).ok().filter(|count| *count > 0);
-    let count = count.ok_or(Reply::error("ERR numkeys should be greater than 0"))?;
+    let count = count.ok_or_else(|| Reply::error("ERR numkeys should be greater than 0"))?;
     if count > keys_max {
         return Err(Reply::error(format!("LIMIT lease_keys_max {keys_max}")));
     }
-    if frame.len() < 3 + count {
+    let end = 3 + count;
+    if frame.len() < end {
         return Err(Reply::error("ERR Number of keys can't be greater than number of args"));
     }
-    let names = frame.args().skip(3).take(count).map(|name| KeyRef { space: session.space, name }).collect();
-    let mut rest = frame.args().skip(3 + count);
-    let hits = match rest.next() {
-        None => Vec::new(),
-        Some(option) if option.eq_ignore_ascii_case(b"hits") && rest.len() == count => {
-            let number = |arg| parse_integer(arg).filter(|hits| *hits >= 0).map(|hits| hits.min(HITS_TOLD_MAX) as u64);
-            let hits: Option<Vec<u64>> = rest.map(number).collect();
-            hits.ok_or(Reply::error("ERR HITS takes a number of hits, not negative, for each key"))?
-        }
-        Some(option) if option.eq_ignore_ascii_case(b"hits") => {
-            return Err(Reply::error("ERR HITS takes a number of hits, not negative, for each key"));
-        }
-        Some(_) => return Err(Reply::error(errors::SYNTAX)),
-    };
+    let (space, mut names) = (session.space, SmallVec::with_capacity(count));
+    (3..end).for_each(|at| names.push(KeyRef { space, name: frame.arg(at) }));
+    let hits = if frame.len() == end { Vec::new() } else { hits_of(frame, end)? };
     Ok(Asked { names, hits })
 }
 
-/// `[type, document, version, as-of, writes, fresh-ms]` of each key.
-fn entries(leased: &Leased, writes: &[f64]) -> Vec<Reply> {
-    let as_of = version_or_nil(leased.as_of);
-    let entry = |(read, writes): (&Read, &f64)| {
-        let (kind, document) = match &read.value {
-            Some(value) => (value.kind().name(), document(&value.data)),
-            None => ("none", Reply::Nil),
-        };
-        let expires_at = read.value.as_ref().and_then(|value| value.expires_at_ms);
-        let fresh_ms = expires_at.map_or(Reply::Nil, |at| Reply::Integer(at.saturating_sub(leased.now_ms) as i64));
-        let version = Reply::Text(named(read.version, read.value.is_some()));
-        Reply::Array(vec![
-            Reply::Simple(kind.into()),
-            document,
-            version,
-            as_of.clone(),
-            Reply::Text(per_second(*writes)),
-            fresh_ms,
-        ])
-    };
-    leased.reads.iter().zip(writes).map(entry).collect()
-}
-
-/// A byte string as it is; a hash as its fields, each with its value behind it; a list or set as its elements.
-fn document(data: &Data) -> Reply {
-    match data {
-        Data::Bytes(bytes) => bulk_of(bytes),
-        Data::Hash(hash) => {
-            let pair = |(field, value): (&_, &_)| [Reply::Bulk(Clone::clone(field)), Reply::Bulk(Clone::clone(value))];
-            Reply::Array(hash.iter().flat_map(pair).collect())
-        }
-        Data::List(list) => Reply::Array(list.iter().cloned().map(Reply::Bulk).collect()),
-        Data::Set(set) => Reply::Array(set.iter().cloned().map(Reply::Bulk).collect()),
+/// The hits of each key, whose option stands at `end`, behind the keys.
+fn hits_of(frame: Frame<'_>, end: usize) -> Result<Vec<u64>, Reply> {
+    if !frame.arg(end).eq_ignore_ascii_case(b"hits") {
+        return Err(Reply::error(errors::SYNTAX));
     }
-}
-
-/// A version as it travels: with a `-` before it where its key is absent.
-fn named(version: Version, present: bool) -> String {
-    let mut text = String::with_capacity(VERSION_BYTES_MAX);
-    if !present {
-        text.push('-');
-    }
-    let mut digits = itoa::Buffer::new();
-    text.push_str(digits.format(version.incarnation));
-    text.push('-');
-    text.push_str(digits.format(version.sequence));
-    text
+    let number = |arg| parse_integer(arg).filter(|hits| *hits >= 0).map(|hits| hits.min(HITS_TOLD_MAX) as u64);
+    let hits: Option<Vec<u64>> = frame.args().skip(end + 1).map(number).collect();
+    let hits = hits.filter(|hits| hits.len() == end - 3);
+    hits.ok_or_else(|| Reply::error("ERR HITS takes a number of hits, not negative, for each key"))
 }
 
 fn version_or_nil(version: Option<Version>) -> Reply {
-    version.map_or(Reply::Nil, |version| Reply::Text(named(version, true)))
+    version.map_or(Reply::Nil, |version| Reply::Text(version_text(version, true)))
 }
 
-/// A rate, with six digits behind the point.
-fn per_second(rate: f64) -> String {
-    let millionths = (rate * 1e6).round();
-    if !(0.0..1e15).contains(&millionths) {
-        return format!("{rate:.6}");
-    }
-    let millionths = millionths as u64;
-    let mut digits = itoa::Buffer::new();
-    let mut text = String::with_capacity(RATE_BYTES_MAX);
-    text.push_str(digits.format(millionths / 1_000_000));
-    text.push('.');
-    // With a digit before them that is left out, for the zeros.
-    text.push_str(&digits.format(1_000_000 + millionths % 1_000_000)[1..]);
-    text
-}
-
-/// The version, and whether its key was present, of what [`named`] has written.
+/// The version, and whether its key was present, of what [`version_text`] has written.
 fn parse_version(arg: &[u8]) -> Option<(Version, bool)> {
     let text = std::str::from_utf8(arg).ok()?;
     let (text, present) = text.strip_prefix('-').map_or((text, true), |text| (text, false));
@@ -324,7 +258,7 @@ pub(super) fn stale(stale: &[Watched]) -> Reply {
         text.push(' ');
         text.push_str(&escaped(now.key.name()));
         text.push(' ');
-        text.push_str(&named(now.version, now.present));
+        text.push_str(&version_text(now.version, now.present));
     }
     Reply::error(text)
 }
@@ -346,17 +280,10 @@ mod tests {
         let version = Version { incarnation: 1, sequence: 3 };
         for (text, parsed) in [("1-3", Some((version, true))), ("-1-3", Some((version, false)))] {
             assert_eq!(parse_version(text.as_bytes()), parsed);
-            assert_eq!(parsed.map(|(version, present)| named(version, present)), Some(text.to_owned()));
+            assert_eq!(parsed.map(|(version, present)| version_text(version, present)), Some(text.to_owned()));
         }
         for text in ["", "-", "1", "1-", "-1", "--1-3", "1--3", "+1-3", "01-3", "1-3 ", "1-18446744073709551616"] {
             assert_eq!(parse_version(text.as_bytes()), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_rate_has_six_digits_behind_the_point() {
-        for rate in [0.0, 0.0000004, 0.0000006, 0.05, 0.999_999_4, 0.999_999_6, 1.0, 12.5, 1_234.567_891, 1e9, 1e30] {
-            assert_eq!(per_second(rate), format!("{rate:.6}"));
         }
     }
 

@@ -1,7 +1,8 @@
 //! How a request is answered: at once, or once what it shows is settled.
 
+use bytes::BytesMut;
 use forebay::txn::Committing;
-use forebay_protocol::Reply;
+use forebay_protocol::{Protocol, Reply};
 
 use super::{ReplyMode, Session};
 use crate::command::txn_error;
@@ -19,6 +20,14 @@ impl Session {
     pub fn answer(&mut self, reply: &Reply) {
         if self.wants_reply(reply) {
             self.replies.push(reply, self.protocol);
+        }
+    }
+
+    /// Likewise with what `write` appends, which is no error, and no larger than a reply may be.
+    pub(super) fn answer_written(&mut self, write: impl FnOnce(Protocol, &mut BytesMut)) {
+        let protocol = self.protocol;
+        if self.wants_one() {
+            self.replies.write(|out| write(protocol, out));
         }
     }
 
@@ -43,6 +52,11 @@ impl Session {
         if reply.is_error() {
             self.pending.error();
         }
+        self.wants_one()
+    }
+
+    /// Whether the client wants a reply to the request at hand.
+    fn wants_one(&mut self) -> bool {
         match self.reply_mode {
             ReplyMode::On => true,
             ReplyMode::Off => false,

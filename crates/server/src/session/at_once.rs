@@ -116,7 +116,16 @@ impl Session {
         if command.name != "lease" || frame.len() > WIDE_ARGS || self.open.is_open() || self.unsettled() {
             return false;
         }
-        let Some(reply) = lease::get_cached(self, frame).filter(|reply| self.has_room_for(reply)) else { return false };
+        let Some(answer) = lease::get_cached(self, frame) else { return false };
+        if answer.is_small(self.shared.limits.client_reply_bytes_max) {
+            self.hints.used();
+            self.answer_written(|protocol, out| answer.write(protocol, out));
+            return true;
+        }
+        let reply = answer.reply();
+        if !self.has_room_for(&reply) {
+            return false;
+        }
         self.hints.used();
         self.answer(&reply);
         true

@@ -1,5 +1,7 @@
 //! A session that tracks: it notes what it is about to read, and sends what it is told.
 
+use std::sync::atomic::Ordering;
+
 use forebay::mutation::{self, Fault};
 use forebay_protocol::{Frame, Protocol, Reply};
 
@@ -54,6 +56,17 @@ impl Session {
             None => {}
         }
         self.tracked = tracked.map(Box::new);
+        self.show_tracking();
+    }
+
+    /// Has CLIENT LIST say how it tracks.
+    fn show_tracking(&self) {
+        let (shown, tracked) = (&self.client.tracking, self.tracked.as_deref());
+        let is = |which: fn(&Tracked) -> bool| tracked.is_some_and(which);
+        shown.redirect.store(tracked.map_or(-1, |tracked| tracked.redirect as i64), Ordering::Relaxed);
+        shown.bereft.store(is(|tracked| tracked.bereft), Ordering::Relaxed);
+        shown.broadcast.store(is(|tracked| tracked.broadcast), Ordering::Relaxed);
+        shown.subscribed.store(self.subscribed, Ordering::Relaxed);
     }
 
     /// Is told on the channel for RESP2 from now on, or no more.
@@ -61,6 +74,7 @@ impl Session {
         if self.subscribed != on {
             self.subscribed = on;
             self.shared.trackers.subscribe(on, &self.shared.attention);
+            self.show_tracking();
         }
     }
 
@@ -141,6 +155,7 @@ impl Session {
             let broken = vec![Reply::Text("tracking-redir-broken".into()), Reply::Integer(id as i64)];
             self.replies.push(&Reply::Push(broken), self.protocol);
         }
+        self.show_tracking();
     }
 
     /// Serves a read whose keys are all cached: what it reads is noted.

@@ -52,6 +52,7 @@ const GATE: &[Expected] = &[
     (Rule::Library(Fault::ReadOnlyForgotten), Scenario::Late, 100),
     (Rule::Library(Fault::BoundIgnored), Scenario::Late, 50),
     (Rule::Library(Fault::LifeFromAnswer), Scenario::Late, 50),
+    (Rule::Library(Fault::FlightOutlived), Scenario::Late, 100),
     (Rule::Library(Fault::LeaseOverIncarnation), Scenario::Lives, 100),
     (Rule::Library(Fault::StaleTakenForDone), Scenario::Late, 50),
     (Rule::Library(Fault::LostCommitRepeated), Scenario::Faults, 50),
