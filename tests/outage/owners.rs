@@ -237,11 +237,24 @@ fn what_a_late_start_has_shown_is_neither_kept_nor_built_on() {
     assert_eq!(client.call(&["TXN", "BEGIN"]), ok());
     assert_eq!(counted(&mut client, "acct"), "5");
     assert_eq!(client.call(&["HSET", "acct", "n", "6"]), Reply::Integer(0));
+    let [mut watches, mut leases] = [(); 2].map(|()| Connection::new(first.forebay.address));
+    assert_eq!(watches.call(&["WATCH", "acct"]), ok());
+    let leased = said(&leases.call(&["LEASE", "GET", "1", "acct"]));
     first.network.pass();
     let mut other = Connection::new(first.forebay.address);
     becomes_suspended(&mut other);
     let committed = said(&client.call(&["TXN", "COMMIT"]));
     assert!(committed.starts_with("TXCONFLICT"), "{committed}");
+    // Nor is what was read under a version.
+    assert_eq!(watches.call(&["MULTI"]), ok());
+    watches.call(&["HSET", "acct", "n", "7"]);
+    assert_eq!(watches.call(&["EXEC"]), Reply::NilArray);
+    let version = leased.split(' ').find(|part| part.contains('-')).unwrap_or_else(|| panic!("{leased}"));
+    assert_eq!(leases.call(&["LEASE", "CHECK", "acct", version]), ok());
+    assert_eq!(leases.call(&["MULTI"]), ok());
+    leases.call(&["HSET", "acct", "n", "8"]);
+    let executed = said(&leases.call(&["EXEC"]));
+    assert!(executed.starts_with("TXSTALE acct "), "{executed}");
     assert_eq!([counted(&mut other, "acct"), counted(&mut other, "other")], ["105", "105"], "suspended");
     resumes_with_both(&mut first);
 }

@@ -308,6 +308,10 @@ pub enum Fault {
     ResumedTakenForKnown,
     /// What was read of the store as it was is written to it as it was found.
     WrittenToAnotherState,
+    /// What waits for a store that was found in another state keeps the versions under which it was shown.
+    VersionKeptForAnotherState,
+    /// What is committed later than it gets a lower version than what waits for a store found in another state.
+    MintedBelowRenamed,
     /// What was cached of the store as it was stays when it is found in another state.
     CachedOfAnotherState,
     /// What others were said to have changed is shown while the store can't be asked.

@@ -82,9 +82,10 @@ impl Mint {
         self.incarnation.load(Ordering::SeqCst)
     }
 
-    /// Goes on under a later incarnation; true if it is a new one.
-    pub fn raise(&self, incarnation: u64) -> bool {
-        self.incarnation.fetch_max(incarnation, Ordering::SeqCst) < incarnation
+    /// Goes on above `newest` as well, in its incarnation if that is later; true if it is.
+    pub fn raise(&self, newest: Version) -> bool {
+        self.sequence.fetch_max(newest.sequence, Ordering::SeqCst);
+        self.incarnation.fetch_max(newest.incarnation, Ordering::SeqCst) < newest.incarnation
     }
 }
 
@@ -148,7 +149,8 @@ mod tests {
         let mint = Mint::new(4);
         assert!(Version::ZERO < mint.next() && mint.next() < mint.next());
         let before = mint.next();
-        assert!(mint.raise(5) && !mint.raise(5) && !mint.raise(4));
-        assert!(before < mint.next());
+        let raised = |incarnation, sequence| mint.raise(Version { incarnation, sequence });
+        assert!(raised(5, 0) && !raised(5, 0) && !raised(4, 7));
+        assert!(before < mint.next() && mint.next() > Version { incarnation: 5, sequence: 7 });
     }
 }

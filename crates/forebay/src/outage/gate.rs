@@ -59,10 +59,6 @@ pub use settings::{GateSettings, GateState, OnConflict};
 pub use operator::{DropError, GivenUp};
 pub use suspended::{ApplyError, ResumeError};
 
-/// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
-/// more than any process commits.
-const SEQUENCES_SKIPPED: u64 = 1 << 40;
-
 /// What a gate is made of.
 pub struct GateOptions<T = Journal> {
     /// Clock, timers, tasks.
@@ -103,6 +99,8 @@ pub(super) struct Inner {
     first: Description,
     /// The newest version that an earlier process is known to have given out.
     newest: Version,
+    /// What waits has got sequence numbers up to this one for others ([`Buffer::forget_all_known`]).
+    pub(super) renamed_to: AtomicU64,
     pub(super) state: Mutex<State>,
     /// The store's own word of what others write, once asked for: an answer must not be lost.
     outside: AsyncMutex<Option<BoxFuture<'static, Option<Outside>>>>,
@@ -152,6 +150,7 @@ impl Gate {
             state,
             outside,
             doubts: AtomicU64::new(0),
+            renamed_to: AtomicU64::new(0),
         });
         {
             let mut state = inner.state();
@@ -320,15 +319,11 @@ impl Store for Gate {
     }
 
     fn incarnation(&self) -> u64 {
-        self.inner.store.incarnation().max(self.inner.newest.incarnation)
+        self.inner.incarnation()
     }
 
     fn minted(&self) -> u64 {
-        match self.inner.store.incarnation() > self.inner.newest.incarnation {
-            true => self.inner.store.minted(),
-            // It goes on under the incarnation of the process before.
-            false => self.inner.newest.sequence.saturating_add(SEQUENCES_SKIPPED),
-        }
+        self.inner.minted()
     }
 
     fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {

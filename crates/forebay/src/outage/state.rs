@@ -94,6 +94,9 @@ pub(super) struct State {
     pub(super) incarnation: u64,
     /// What the journal says of documents below this number is not believed ([`Remembered::known_from`]).
     pub(super) known_from: u64,
+    /// What waits has got these versions, each with its id.
+    #[cfg(feature = "testing")]
+    pub(super) renamed: Vec<(Version, TxnId)>,
     /// The incarnation in which the store was found in another state last. A transaction of an earlier one may have
     /// read what is not so.
     pub(super) found_in: u64,
@@ -153,6 +156,8 @@ impl State {
             batch_max: BATCH_COMMITS_MAX,
             incarnation,
             known_from: 0,
+            #[cfg(feature = "testing")]
+            renamed: Vec::new(),
             found_in: 0,
             opens_late: false,
             paced_until: Duration::ZERO,

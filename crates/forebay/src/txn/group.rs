@@ -308,7 +308,7 @@ impl Committer {
     /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
     /// lost, and who has read it can't commit (`Transaction::submit` compares).
     pub(super) fn follow_incarnation(&self) {
-        let incarnation = self.store.incarnation();
+        let (incarnation, sequence) = (self.store.incarnation(), self.store.minted());
         if incarnation > self.mint.incarnation() {
             tracing::warn!(
                 incarnation,
@@ -316,8 +316,8 @@ impl Committer {
             );
             // First the cache: a transaction of the new incarnation must not read what the old one has cached.
             self.cache.clear(|_| true);
-            self.mint.raise(incarnation);
         }
+        self.mint.raise(Version { incarnation, sequence });
     }
 
     /// Fails the commits that depend on one that failed. All that a commit depends on has an earlier place, so it is

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay::outage::{ApplyError, DropError, Gate, GivenUp, ResumeError, Standing, TicketState};
 use forebay::runtime::Runtime;
-use forebay::store::CommitOutcome;
+use forebay::store::{CommitOutcome, Store};
 use forebay::tier::memory::Memory;
 use futures_util::future::join;
 
@@ -187,11 +187,16 @@ fn what_is_ordered_is_not_merged() {
         world.runtime.sleep(WHILE).await;
         assert!(world.gate.state().suspended.is_some());
         world.database.inner.set_down(true);
-        assert!(matches!(commit(&world.gate, put_in(3, 1001, "other")).await, CommitOutcome::Buffered(_)));
+        assert!(matches!(
+            commit(&world.gate, put_in(3, world.gate.minted() + 1, "other")).await,
+            CommitOutcome::Buffered(_)
+        ));
         world.runtime.sleep(WHILE).await;
         world.gate.fail_for(WHILE);
         assert_eq!(world.gate.apply(2).await, Ok(()));
-        let CommitOutcome::Buffered(later) = commit(&world.gate, put_in(3, 3, "a")).await else { panic!("it is kept") };
+        let CommitOutcome::Buffered(later) = commit(&world.gate, put_in(3, world.gate.minted() + 2, "a")).await else {
+            panic!("it is kept")
+        };
         assert_eq!(world.gate.part_of(2), 2);
         world.database.inner.set_down(false);
         world.runtime.sleep(WHILE).await;

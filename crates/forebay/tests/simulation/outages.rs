@@ -72,11 +72,13 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         if ended == Ended::Done {
             oracle::quiet(&simulation, &engine, &store);
             engine.validate();
+            past.aliases.extend(gate.renamed().into_iter().map(|(version, id)| (version, id.0)));
             drop((engine, gate));
             enter(past, &history);
             return judge(&simulation, &store, past);
         }
         // Whoever had not heard of its commit goes on record as one that may have committed.
+        past.aliases.extend(gate.renamed().into_iter().map(|(version, id)| (version, id.0)));
         drop((engine, gate, simulation));
         enter(past, &history);
         past.book.pages().marks.crashes += 1;

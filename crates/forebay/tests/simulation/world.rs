@@ -1,10 +1,10 @@
 //! One run: a store by the seed's choice, an engine over it, clients, faults. The store on a disk has several lives,
 //! each but the last ended by a crash at some step.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::Key;
 use forebay::cache::{CacheOptions, Context};
 use forebay::mutation;
 use forebay::runtime::Runtime;
@@ -17,6 +17,7 @@ use forebay::store::forgetful::Forgetful;
 use forebay::store::memory::Memory;
 use forebay::txn::history::{History, Record};
 use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, OnWrite, Plan, PlannedLock, TxnLimits};
+use forebay::{Key, Version};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::client;
@@ -57,13 +58,15 @@ pub struct Past {
     records: Vec<Record>,
     /// Above all their ticks.
     tick: u64,
+    /// Versions that documents got which waited for a store that was found in another state, and their commits' first.
+    pub aliases: BTreeMap<Version, Version>,
     pub log: u64,
 }
 
 /// One run of `seed`.
 pub fn run(seed: u64, scenario: Scenario) -> Ran {
     let mut random = SplitMix::new(seed ^ 0x5eed);
-    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, log: 0 };
+    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, aliases: BTreeMap::new(), log: 0 };
     match scenario {
         Scenario::Sound | Scenario::Faulty => {
             let faulty = scenario == Scenario::Faulty;
@@ -83,7 +86,7 @@ pub fn run(seed: u64, scenario: Scenario) -> Ran {
 
 /// One run of `seed` over a disk, whose first life ends at `step` by a crash; whether it came to that.
 pub fn run_with_crash(seed: u64, step: u64) -> bool {
-    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, log: 0 };
+    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, aliases: BTreeMap::new(), log: 0 };
     run_on_disk(seed, &mut SplitMix::new(seed ^ 0x5eed), &mut past, Some(step));
     past.ran().marks.crashes > 0
 }
@@ -217,6 +220,9 @@ pub fn enter(past: &mut Past, history: &History) {
     for record in &mut records {
         record.began += offset;
         record.ended = record.ended.saturating_add(offset);
+        for (_, version, _) in &mut record.reads {
+            *version = past.aliases.get(version).copied().unwrap_or(*version);
+        }
     }
     past.records.append(&mut records);
     past.book.enter(&past.records);

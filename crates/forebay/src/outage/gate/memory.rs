@@ -7,6 +7,7 @@
 //! another disk. What is missed by that is the loss of nothing but the last second before a forebay that was killed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -17,6 +18,10 @@ use crate::outage::journal::AppendError;
 use crate::outage::record::{Description, Record};
 use crate::outage::state::State;
 use crate::tier::Remembered;
+
+/// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
+/// more than any process commits.
+const SEQUENCES_SKIPPED: u64 = 1 << 40;
 
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -237,13 +242,38 @@ impl Inner {
         self.settle(state);
     }
 
+    /// In which versions are given out now.
+    pub(super) fn incarnation(&self) -> u64 {
+        self.store.incarnation().max(self.newest.incarnation)
+    }
+
+    /// Sequence numbers of that incarnation up to this one may have been given out.
+    pub(super) fn minted(&self) -> u64 {
+        let minted = match self.store.incarnation() > self.newest.incarnation {
+            true => self.store.minted(),
+            // It goes on under the incarnation of the process before.
+            false => self.newest.sequence.saturating_add(SEQUENCES_SKIPPED),
+        };
+        let renamed_to = self.renamed_to.load(Ordering::SeqCst);
+        if mutation::on(Fault::MintedBelowRenamed) { minted } else { minted.max(renamed_to) }
+    }
+
     /// At the start: what the journal says of documents may have been so before the store was found in another state.
     pub(super) fn doubt_earlier(&self, state: &mut State) {
         state.known_from = state.remembered.as_ref().map_or(0, |remembered| remembered.known_from);
         let oldest = state.buffer.numbers(None, 0, 1).first().copied();
         if oldest.is_some_and(|oldest| oldest < state.known_from) && !mutation::on(Fault::ResumedTakenForKnown) {
-            state.buffer.forget_all_known();
+            self.forget(state);
         }
+    }
+
+    fn forget(&self, state: &mut State) -> u64 {
+        let forgotten = state.buffer.forget_all_known(self.incarnation());
+        let newest = forgotten.renamed.last().map_or(0, |(version, _)| version.sequence);
+        self.renamed_to.fetch_max(newest, Ordering::SeqCst);
+        #[cfg(feature = "testing")]
+        state.renamed.extend(forgotten.renamed);
+        forgotten.known_from
     }
 
     /// Of what waits only the changes are known: what the documents were before is what the store says now.
@@ -251,7 +281,7 @@ impl Inner {
         if mutation::on(Fault::FoundTakenForKnown) {
             return;
         }
-        state.known_from = state.buffer.forget_all_known();
+        state.known_from = self.forget(state);
     }
 
     /// What was decided was decided about the store as it was: noted before the tier is told how it was found now.

@@ -4,6 +4,8 @@
 use std::fmt;
 
 use super::Gate;
+#[cfg(feature = "testing")]
+use crate::version::{TxnId, Version};
 
 impl Gate {
     /// Writes the state down: two gates that write the same, and have the same calls, timers and records under way, go
@@ -18,5 +20,12 @@ impl Gate {
         writeln!(out, "{} {} {:?}", state.incarnation, state.opens_late, state.suspended)?;
         writeln!(out, "{} {}", state.known_from, state.found_in)?;
         self.inner.journal.print(out)
+    }
+
+    /// The versions that what waits has got by now for others, each with the id of its commit.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn renamed(&self) -> Vec<(Version, TxnId)> {
+        self.inner.state().renamed.clone()
     }
 }

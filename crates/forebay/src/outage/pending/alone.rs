@@ -177,7 +177,8 @@ impl Buffer {
         }
         // Something was applied by then: that was about another.
         let current = current.filter(|(version, _)| self.made_to(key) == Some(*version)).map(|(_, current)| current);
-        let later = read.version.incarnation > entry.buffered.version.incarnation;
+        // Its version may have been given to it since; its id is as old as itself.
+        let later = read.version.incarnation > entry.buffered.id.0.incarnation;
         // The version of an absence says when that was found out, not since when it is so.
         let dated = self.owned && read.value.is_some();
         // Else it is another since what waits here is in it.

@@ -16,6 +16,18 @@ use crate::read::Read;
 use crate::value::{Blob, Data, Value};
 use crate::version::{TxnId, Version};
 
+/// What came of [`Buffer::forget_all_known`].
+#[derive(Debug)]
+pub struct Forgotten {
+    /// The number from which on documents are known again.
+    pub known_from: u64,
+    /// The new versions of what waits, each with its id.
+    pub renamed: Vec<(Version, TxnId)>,
+}
+
+/// Sequence numbers of versions that no commit has had: a mint that was not told of them does not come so far.
+const RENAMED: u64 = 1 << 52;
+
 impl Entry {
     /// Whether the store may have it already.
     fn is_seen(&self) -> bool {
@@ -281,8 +293,17 @@ impl Buffer {
     }
 
     /// The store was found in another state than what waits was made to. What is shown is unknown until the store was
-    /// asked, unless it follows from what waits alone. Answers the number from which on documents are known again.
-    pub fn forget_all_known(&mut self) -> u64 {
+    /// asked, unless it follows from what waits alone.
+    ///
+    /// In a store that is only ours what waits gets other versions, of this `incarnation`: a document that is known by
+    /// the version under which it was shown would be taken for what it was. What is committed later needs greater ones.
+    pub fn forget_all_known(&mut self, incarnation: u64) -> Forgotten {
+        let renames = self.owned && !mutation::on(Fault::VersionKeptForAnotherState);
+        let mut renamed = Vec::new();
+        for (number, entry) in self.entries.iter_mut().filter(|(_, entry)| renames && entry.stage != Stage::Carried) {
+            entry.buffered.version = Version { incarnation, sequence: RENAMED + number };
+            renamed.push((entry.buffered.version, entry.buffered.id));
+        }
         if !self.computed {
             // The store says what it makes of the changes.
             for entry in self.entries.values_mut() {
@@ -304,10 +325,13 @@ impl Buffer {
             (row.stored, row.image.base) = (None, None);
             // What is on its way to the journal was computed with what was there before.
             row.given_up |= !follows;
+            if let Some(last) = row.queue.back().and_then(|last| self.entries.get(last)).filter(|_| renames) {
+                row.version = last.buffered.version;
+            }
             row.recharge(&key);
             self.bytes += row.bytes;
         }
-        self.next_number
+        Forgotten { known_from: self.next_number, renamed }
     }
 
     /// Finds again what all transactions have to do with each other: the store's tables are known now. Nothing may be

@@ -173,8 +173,35 @@ impl Front {
     }
 }
 
-/// What waits when the first owner starts again: the second one has written since.
-async fn both_add((runtime, database, network, disk): World<'_>) {
+/// Of the counter, as it is shown.
+async fn version(gate: &Gate) -> Option<Version> {
+    let read = gate.get(&[counter()]).await.ok().and_then(|mut reads| reads.pop());
+    read.map(|read| read.version)
+}
+
+/// Who has read the counter under one of these versions, before the second owner's write was known, has not read it as
+/// it is.
+async fn is_stale(gate: &Gate, before: &[Version], what: &str) {
+    for version in before {
+        let stale = gate.check(&[(counter(), *version)]).await;
+        expect(stale.as_ref().is_ok_and(|stale| *stale == [counter()]), "a version is of one document", || {
+            format!("{what}: {version}: {stale:?}")
+        });
+    }
+}
+
+/// The counter's version does not go back while one gate runs.
+async fn rises(gate: &Gate, newest: &mut Option<Version>) {
+    let version = version(gate).await;
+    expect(version.is_none() || version >= *newest, "versions of a document rise", || {
+        format!("{version:?} after {newest:?}")
+    });
+    *newest = version.or(*newest);
+}
+
+/// What waits when the first owner starts again: the second one has written since. The version under which the first
+/// one has shown it.
+async fn both_add((runtime, database, network, disk): World<'_>) -> Option<Version> {
     let world = (runtime, database, network, disk);
     let (gate, store) = first(world).await;
     let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: 1_000 });
@@ -192,6 +219,7 @@ async fn both_add((runtime, database, network, disk): World<'_>) {
     }
     let kept = matches!(outcome, Some(CommitOutcome::Buffered(_))) && gate.state().amount.transactions == 1;
     expect(kept, "what can't be sent is kept", || format!("{outcome:?} {:?}", gate.state()));
+    let before = version(&gate).await;
     let second = database.open(runtime, &Arc::default(), 2, 0);
     let outcome = second.commit(&[add(&Mint::new(second.incarnation()), 0, SECOND)]).await.pop();
     expect(outcome.as_ref().is_some_and(CommitOutcome::is_applied), "the second owner writes", || {
@@ -199,13 +227,14 @@ async fn both_add((runtime, database, network, disk): World<'_>) {
     });
     disk.kill();
     drop((gate, store));
+    before
 }
 
 /// One run. Nothing is left waiting in the end, and the sum is in the database.
 async fn two_add(runtime: Runtime, mut random: SplitMix) {
     let (database, network, disk) = (Database::new(), Arc::default(), Lossy::new());
     let world = (&runtime, &database, &network, &disk);
-    both_add(world).await;
+    let mut before: Vec<Version> = both_add(world).await.into_iter().collect();
     let late = random.below(2) == 0;
     network.cut.store(late, Ordering::SeqCst);
     let mut front = Front::start(world, late).await;
@@ -213,6 +242,7 @@ async fn two_add(runtime: Runtime, mut random: SplitMix) {
     if late {
         let read = front.read().await;
         expect(read == Some(FIRST), "without the database the journal is shown", || format!("{read:?}"));
+        before.extend(version(&front.gate).await);
         let found = async {
             network.cut.store(false, Ordering::SeqCst);
             while !front.is_suspended() {
@@ -225,11 +255,14 @@ async fn two_add(runtime: Runtime, mut random: SplitMix) {
         }
         runtime.sleep(SOON).await;
     }
+    is_stale(&front.gate, &before, "suspended").await;
+    let mut newest = None;
     for _ in 0..1 + random.below(4) {
         runtime.sleep(Duration::from_micros(random.below(5_000))).await;
         let read = front.read().await;
         expect(read == Some(sum), "what another owner wrote is in what is shown", || format!("{read:?}, not {sum}"));
         sum += i64::from(random.below(3) == 0 && front.add(runtime.sleep(SOON)).await);
+        rises(&front.gate, &mut newest).await;
     }
     let cut = random.below(2) == 0;
     network.cut.store(cut, Ordering::SeqCst);
@@ -238,7 +271,7 @@ async fn two_add(runtime: Runtime, mut random: SplitMix) {
     if cut {
         disk.kill();
         drop(front);
-        front = Front::start(world, true).await;
+        (front, newest) = (Front::start(world, true).await, None);
     }
     for turn in 0..20 {
         let read = front.read().await;
@@ -250,8 +283,10 @@ async fn two_add(runtime: Runtime, mut random: SplitMix) {
             network.cut.store(false, Ordering::SeqCst);
         }
         sum += i64::from(random.below(4) == 0 && front.add(runtime.sleep(SOON)).await);
+        rises(&front.gate, &mut newest).await;
     }
     runtime.sleep(NOTICED).await;
+    is_stale(&front.gate, &before, "applied").await;
     let (read, state) = (front.read().await, front.gate.state());
     let stored = shown(database.value(&counter()).await.as_ref());
     expect(read == Some(sum) && stored == sum && state.amount.transactions == 0, "all is applied", || {
@@ -273,6 +308,8 @@ fn the_gate_of_owners_that_add() {
         Fault::ResumedTakenForKnown,
         Fault::WrittenToAnotherState,
         Fault::CachedOfAnotherState,
+        Fault::VersionKeptForAnotherState,
+        Fault::MintedBelowRenamed,
     ];
     finds(&faults.map(|fault| (fault, SEEDS_OF_FAULTS)), |seed| to_its_end(seed, two_add));
 }
