@@ -115,7 +115,7 @@ impl Footprint {
                 self.own += changes.iter().map(Bytes::copied_by).sum::<usize>();
                 self.shared.push((key.clone(), value.size()));
             }
-            _ => self.own += copied_bytes(changes, after),
+            _ => self.own += copied_bytes(changes, changes.iter().any(remakes), after),
         }
     }
 }
@@ -125,14 +125,18 @@ fn copies(changes: &[Change]) -> bool {
     !matches!(changes, [] | [Change::Put(_)])
 }
 
+/// Whether a list is made again by `change`.
+pub(crate) fn remakes(change: &Change) -> bool {
+    matches!(change, Change::RemoveEqual { .. })
+}
+
 /// Bytes of the document that `changes` leave which neither they hold nor what was there before; of a long byte string
-/// all, though it shares chunks with what was there: that may be gone. A list of which elements were removed is made
-/// again.
-pub(crate) fn copied_bytes(changes: &[Change], after: Option<&Value>) -> usize {
-    let remakes = |change: &Change| matches!(change, Change::RemoveEqual { .. });
+/// all, though it shares chunks with what was there: that may be gone. A list is `remade` if one of them [`remakes`] it.
+/// Constant time.
+pub(crate) fn copied_bytes(changes: &[Change], remade: bool, after: Option<&Value>) -> usize {
     match after.map(|value| (value, &value.data)) {
         Some((value, Data::Bytes(_))) if copies(changes) => value.size(),
-        Some((value, Data::List(_))) if changes.iter().any(remakes) => value.size(),
+        Some((value, Data::List(_))) if remade => value.size(),
         _ => 0,
     }
 }

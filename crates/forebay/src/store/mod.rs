@@ -48,7 +48,7 @@ use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 pub use commit::{Commit, GIVEN_IDS_KEPT, GivenId, Priority, Write};
-pub(crate) use commit::{Footprint, copied_bytes};
+pub(crate) use commit::{Footprint, copied_bytes, remakes};
 pub use forms::Form;
 pub use outcome::{Buffering, CommitOutcome, Resolved, Since};
 

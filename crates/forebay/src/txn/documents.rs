@@ -21,8 +21,8 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::Store;
 use crate::store::forms::OnDelete;
+use crate::store::{Store, remakes};
 use crate::value::Value;
 use crate::version::Version;
 
@@ -100,6 +100,8 @@ struct Document {
     turn: usize,
     /// Bytes of `changes`.
     changes_bytes: usize,
+    /// One of `changes` [`remakes`] a list.
+    remade: bool,
     /// What it counts for in the bytes of all.
     counted_bytes: usize,
 }
@@ -118,6 +120,7 @@ impl Document {
             saved: (0, 0),
             turn: 0,
             changes_bytes: 0,
+            remade: false,
             counted_bytes: 0,
         }
     }
@@ -334,11 +337,12 @@ impl Documents {
         if blind {
             // Nothing that came before shows any more.
             document.unseen = false;
-            document.changes_bytes = change.memory_bytes();
+            (document.changes_bytes, document.remade) = (change.memory_bytes(), false);
             let replaced = std::mem::take(&mut document.changes);
             self.keep_replaced(at, replaced);
         }
         let document = &mut self.list[at];
+        document.remade |= remakes(&change);
         document.relative &= !matches!(change, Change::Put(_) | Change::Delete | Change::ExpireAt(_) | Change::Persist);
         self.turns += 1;
         if blind || earlier == 0 {

@@ -8,7 +8,7 @@ impl Document {
     /// Bytes that it takes, before and after its changes; constant time.
     pub(super) fn bytes(&self) -> usize {
         let base = self.base.as_ref().and_then(|base| base.value.as_ref()).map_or(0, Value::size);
-        let copied = copied_bytes(&self.changes, self.current.as_ref());
+        let copied = copied_bytes(&self.changes, self.remade, self.current.as_ref());
         size_of::<Document>() + self.key.heap_bytes() + base + self.changes_bytes + copied
     }
 }

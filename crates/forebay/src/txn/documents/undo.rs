@@ -2,6 +2,7 @@
 
 use super::Documents;
 use crate::change::{Change, Changes};
+use crate::store::remakes;
 use crate::value::Value;
 
 /// A document as it was at the savepoint.
@@ -58,6 +59,7 @@ impl Documents {
             }
             document.changes.truncate(before.changes);
             document.changes_bytes = document.changes.iter().map(Change::memory_bytes).sum();
+            document.remade = document.changes.iter().any(remakes);
             self.weigh(before.index);
         }
     }
