@@ -71,6 +71,35 @@ fn a_start_that_fails_takes_nothing() {
     assert_eq!([client.call(&["CACHE", "STRICT", "ON"]), client.call(&["SET", "k", "after"])], [ok(), ok()]);
 }
 
+/// A start that would not look into the journal is refused while writes for this database wait there. One for another
+/// database is none of their matter.
+#[test]
+fn a_start_without_a_journal_leaves_no_write_behind() {
+    let server = Server::start();
+    let (database, other) = (server.database(), server.database());
+    let mut first = start(&server, &database, &[]);
+    let mut client = Connection::new(first.address);
+    assert_eq!(client.call(&["SET", "k", "stored"]), ok());
+    assert!(said(&client.call(&["DEBUG", "STORE", "FAIL", "600"])).starts_with("OK"));
+    assert_eq!(client.call(&["SET", "k", "buffered"]), ok());
+    first.kill9();
+    let journal = first.journal().display().to_string();
+    let refuses = ["--on-outage", "refuse", "--listen", "127.0.0.1:0", "--journal", &journal];
+    let said_so = fails(&server, &database, &refuses);
+    assert!(said_so.contains("1 acknowledged writes wait") && said_so.contains("--on-outage buffer"), "{said_so}");
+    let refuses = ["--on-outage", "refuse", "--journal", &journal];
+    let of_other = start(&server, &other, &refuses);
+    assert_eq!(Connection::new(of_other.address).call(&["GET", "k"]), forebay_protocol::Reply::Nil);
+    drop(of_other);
+    first.restart();
+    calm(first.address);
+    assert_eq!(said(&Connection::new(first.address).call(&["GET", "k"])), "buffered");
+    first.kill9();
+    // Now nothing waits.
+    let without = start(&server, &database, &refuses);
+    assert_eq!(said(&Connection::new(without.address).call(&["GET", "k"])), "buffered");
+}
+
 /// What one client was told of each of its keys.
 #[derive(Default)]
 struct Told {

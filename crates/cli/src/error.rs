@@ -57,6 +57,18 @@ pub enum CommandError {
         /// The mapping that they were made under.
         mapping: String,
     },
+    /// Writes wait in the journal, and the start would not look there.
+    #[error(
+        "{pending} acknowledged writes wait in the journal {journal}, which --on-outage refuse does not use: start with \
+         --on-outage buffer, and let them be applied (CACHE STATE) or give them up (CACHE QUARANTINE DROP)",
+        journal = journal.display()
+    )]
+    LeftBehind {
+        /// Which journal.
+        journal: PathBuf,
+        /// How many.
+        pending: u64,
+    },
     /// Writes wait for tables that the mappings do not fit.
     #[error(
         "{why}; and {pending} writes in the journal {journal} wait for the database: mend the tables (one of the same \

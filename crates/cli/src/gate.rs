@@ -141,6 +141,33 @@ fn mapping(settings: &Settings) -> String {
     settings.maps.iter().map(|mapping| format!("{}\n", mapping.clone().place())).collect()
 }
 
+/// Refuses the start of a forebay that has no journal where one before it has left writes for this database: nothing
+/// would apply them, and reads would not show them.
+pub async fn nothing_is_left(settings: &Settings, runtime: &Runtime) -> Result<(), CommandError> {
+    let journal = settings.journal.clone();
+    if !journal.exists() {
+        return Ok(());
+    }
+    match open_journal(settings, runtime, &mapping(settings)).await {
+        Ok((opened, found)) => {
+            let closed = opened.close().await;
+            let of = catalogue_of(&found.description).and_then(Remembered::read);
+            let address = database::options(settings)?.address;
+            let is_ours = of.is_none_or(|remembered| remembered.database() == address.database());
+            match found.pending_count {
+                pending @ 1.. if is_ours => Err(CommandError::LeftBehind { journal, pending }),
+                _ => closed.map_err(|error| CommandError::Failed(format!("the journal can't be closed: {error}"))),
+            }
+        }
+        Err(CommandError::OtherMapping { journal, pending, .. }) => Err(CommandError::LeftBehind { journal, pending }),
+        Err(error) => {
+            let journal = journal.display();
+            tracing::warn!(%journal, %error, "a journal is there that is not used: what waits in it, if anything, stays");
+            Ok(())
+        }
+    }
+}
+
 async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> Result<(Journal, Found), CommandError> {
     let options = JournalOptions {
         durability: settings.durability.flush(settings.sync_ms),

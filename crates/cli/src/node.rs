@@ -293,6 +293,7 @@ async fn open_store<T>(
         StoreChoice::Postgres(_) => {
             return match settings.on_outage {
                 OnOutage::Refuse => {
+                    crate::gate::nothing_is_left(settings, runtime).await?;
                     let ready = crate::database::prepare(settings, Default::default()).await?;
                     let last = last()?;
                     let taken = ready.take().await.map_err(CommandError::from)?;
