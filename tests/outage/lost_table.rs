@@ -1,6 +1,7 @@
 //! A table that is gone, or that may not be read any more, is no outage of the database.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use forebay_protocol::Reply;
 
@@ -47,7 +48,14 @@ fn a_lost_table_harms_no_other() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE pid <> pg_backend_pid() AND datname = current_database()",
     );
-    while mode(&mut client) != "normal" || matches!(client.call(&["HGET", "album:20", "name"]), Reply::Error(_)) {}
+    // Until none is used any more that was ended.
+    let settled = |client: &mut Connection| {
+        let no_table = said(&client.call(&["HINCRBY", "photo:7", "views", "1"])).contains("42P01");
+        no_table && !matches!(client.call(&["HGET", "album:20", "name"]), Reply::Error(_)) && mode(client) == "normal"
+    };
+    while !(0..8).all(|_| settled(&mut client)) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     (21..30).for_each(|number| lost(&mut client, number));
     server.sql(&database, "ALTER TABLE pictures RENAME TO photos");
     assert_eq!(client.call(&["HINCRBY", "photo:7", "views", "1"]), Reply::Integer(6));

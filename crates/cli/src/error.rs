@@ -59,8 +59,8 @@ pub enum CommandError {
     },
     /// Writes wait in the journal, and the start would not look there.
     #[error(
-        "{pending} acknowledged writes wait in the journal {journal}, which --on-outage refuse does not use: start with \
-         --on-outage buffer, and let them be applied (CACHE STATE) or give them up (CACHE QUARANTINE DROP)",
+        "{pending} acknowledged writes wait in the journal {journal}, which --on-outage refuse does not use: start \
+         with --on-outage buffer, and let them be applied (CACHE STATE) or give them up (CACHE QUARANTINE DROP)",
         journal = journal.display()
     )]
     LeftBehind {

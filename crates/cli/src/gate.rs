@@ -162,7 +162,7 @@ pub async fn nothing_is_left(settings: &Settings, runtime: &Runtime) -> Result<(
         Err(CommandError::OtherMapping { journal, pending, .. }) => Err(CommandError::LeftBehind { journal, pending }),
         Err(error) => {
             let journal = journal.display();
-            tracing::warn!(%journal, %error, "a journal is there that is not used: what waits in it, if anything, stays");
+            tracing::warn!(%journal, %error, "a journal is there that is not used: what waits in it stays");
             Ok(())
         }
     }

@@ -131,8 +131,8 @@ pub(crate) fn remakes(change: &Change) -> bool {
 }
 
 /// Bytes of the document that `changes` leave which neither they hold nor what was there before; of a long byte string
-/// all, though it shares chunks with what was there: that may be gone. A list is `remade` if one of them [`remakes`] it.
-/// Constant time.
+/// all, though it shares chunks with what was there: that may be gone. A list is `remade` if one of them [`remakes`]
+/// it. Constant time.
 pub(crate) fn copied_bytes(changes: &[Change], remade: bool, after: Option<&Value>) -> usize {
     match after.map(|value| (value, &value.data)) {
         Some((value, Data::Bytes(_))) if copies(changes) => value.size(),
