@@ -99,8 +99,8 @@ pub(super) struct Inner {
     first: Description,
     /// The newest version that an earlier process is known to have given out.
     newest: Version,
-    /// What waits has got sequence numbers up to this one for others ([`Buffer::forget_all_known`]).
-    pub(super) renamed_to: AtomicU64,
+    /// The incarnation of the store that is known here, and what waits has got sequence numbers up to the other one.
+    given_out: memory::GivenOut,
     pub(super) state: Mutex<State>,
     /// The store's own word of what others write, once asked for: an answer must not be lost.
     outside: AsyncMutex<Option<BoxFuture<'static, Option<Outside>>>>,
@@ -134,6 +134,7 @@ impl Gate {
             state.writes.trip("it could not be reached at the start");
             state.reads.trip("it could not be reached at the start");
         }
+        let given_out = memory::GivenOut::new(store.incarnation().max(newest.incarnation));
         let (state, outside) = (Mutex::new(state), AsyncMutex::new(None));
         let journal: Arc<dyn Tier> = Arc::new(journal);
         let inner = Arc::new(Inner {
@@ -150,7 +151,7 @@ impl Gate {
             state,
             outside,
             doubts: AtomicU64::new(0),
-            renamed_to: AtomicU64::new(0),
+            given_out,
         });
         {
             let mut state = inner.state();

@@ -242,6 +242,10 @@ impl Inner {
             }
         }
         self.suspend_if_earlier(state, !first);
+        if first {
+            self.doubt_at_last(state);
+        }
+        self.gives_out(incarnation);
         self.describe(state);
     }
 

@@ -1,7 +1,6 @@
 //! Commits at the gate: straight to the store, or into the buffer.
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -21,7 +20,6 @@ use crate::outage::record::Record;
 use crate::outage::state::State;
 use crate::store::{Commit, CommitOutcome, Priority, Write};
 use crate::tier::Appending;
-use crate::version::Version;
 
 /// With so few transactions left at all, they will be gone before it matters: a write that has to queue waits for the
 /// drain instead. With more it is buffered at once, which takes no longer than it did in the outage.
@@ -382,10 +380,9 @@ impl Inner {
 
     /// The answer to a commit whose transaction may have read the store before it was found in another state.
     fn read_before(&self, state: &State, commit: &Commit) -> Option<CommitOutcome> {
-        // One that was minted since, and is not above what waits, is told to be minted again.
-        let first = Version { incarnation: state.found_in, sequence: self.renamed_to.load(Ordering::SeqCst) };
-        let before = commit.version < first && !mutation::on(Fault::WrittenToAnotherState);
-        before.then(|| CommitOutcome::Conflict(commit.writes.iter().map(|write| write.key.clone()).collect()))
+        let before = commit.version < self.found_at(state) || self.is_unnoticed(state);
+        (before && !mutation::on(Fault::WrittenToAnotherState))
+            .then(|| CommitOutcome::Conflict(commit.writes.iter().map(|write| write.key.clone()).collect()))
     }
 
     /// Whether what waits of the document that `commit` writes may still be replaced: while it is applied, one

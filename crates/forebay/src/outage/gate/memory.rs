@@ -7,7 +7,7 @@
 //! another disk. What is missed by that is the loss of nothing but the last second before a forebay that was killed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -15,9 +15,11 @@ use futures_util::future::BoxFuture;
 use super::{Gate, Inner};
 use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
+use crate::outage::mode::Mode;
 use crate::outage::record::{Description, Record};
 use crate::outage::state::State;
 use crate::tier::Remembered;
+use crate::version::Version;
 
 /// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
 /// more than any process commits.
@@ -74,6 +76,32 @@ impl Gate {
                 }
             }
         });
+    }
+}
+
+/// What versions are given out.
+///
+/// **Invariant.** The incarnation is the store's as it was looked at. So a transaction of an earlier one may have read
+/// the store as it was before, and one of this incarnation has not: what waits is forgotten, and the cache is to be
+/// dropped, before the incarnation is shown. The engine drops it before it mints in that incarnation.
+#[derive(Debug)]
+pub(super) struct GivenOut {
+    incarnation: AtomicU64,
+    /// What waits has got sequence numbers up to this one for others ([`Buffer::forget_all_known`]).
+    renamed_to: AtomicU64,
+}
+
+impl GivenOut {
+    pub(super) fn new(incarnation: u64) -> GivenOut {
+        GivenOut { incarnation: AtomicU64::new(incarnation), renamed_to: AtomicU64::new(0) }
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::SeqCst)
+    }
+
+    fn renamed_to(&self) -> u64 {
+        self.renamed_to.load(Ordering::SeqCst)
     }
 }
 
@@ -244,33 +272,68 @@ impl Inner {
 
     /// In which versions are given out now.
     pub(super) fn incarnation(&self) -> u64 {
-        self.store.incarnation().max(self.newest.incarnation)
+        let given_out = self.given_out.incarnation();
+        if self.store.incarnation() > given_out {
+            let mut state = self.state();
+            // Else it is looked at when the store is back.
+            if state.mode == Mode::Normal {
+                self.settle(&mut state);
+            }
+        }
+        given_out
     }
 
     /// Sequence numbers of that incarnation up to this one may have been given out.
     pub(super) fn minted(&self) -> u64 {
-        let minted = match self.store.incarnation() > self.newest.incarnation {
+        let minted = match self.given_out.incarnation() > self.newest.incarnation {
             true => self.store.minted(),
             // It goes on under the incarnation of the process before.
             false => self.newest.sequence.saturating_add(SEQUENCES_SKIPPED),
         };
-        let renamed_to = self.renamed_to.load(Ordering::SeqCst);
-        if mutation::on(Fault::MintedBelowRenamed) { minted } else { minted.max(renamed_to) }
+        if mutation::on(Fault::MintedBelowRenamed) { minted } else { minted.max(self.given_out.renamed_to()) }
+    }
+
+    /// The version that commits are above which are made to the store as it was found last.
+    pub(super) fn found_at(&self, state: &State) -> Version {
+        Version { incarnation: state.found_in, sequence: self.given_out.renamed_to() }
+    }
+
+    /// Versions are given out in this incarnation from now on: all is done that it takes.
+    pub(in crate::outage) fn gives_out(&self, incarnation: u64) {
+        self.given_out.incarnation.fetch_max(incarnation, Ordering::SeqCst);
+    }
+
+    /// Whether the store is in another incarnation than what is given out, and that was not looked at.
+    pub(super) fn is_unnoticed(&self, state: &State) -> bool {
+        state.mode == Mode::Normal && self.store.incarnation() > self.given_out.incarnation()
     }
 
     /// At the start: what the journal says of documents may have been so before the store was found in another state.
     pub(super) fn doubt_earlier(&self, state: &mut State) {
         state.known_from = state.remembered.as_ref().map_or(0, |remembered| remembered.known_from);
-        let oldest = state.buffer.numbers(None, 0, 1).first().copied();
-        if oldest.is_some_and(|oldest| oldest < state.known_from) && !mutation::on(Fault::ResumedTakenForKnown) {
-            self.forget(state);
+        if self.is_doubted(state) {
+            // A store that was not reached may have it under its versions.
+            self.forget(state, !state.opens_late);
         }
     }
 
-    fn forget(&self, state: &mut State) -> u64 {
-        let forgotten = state.buffer.forget_all_known(self.incarnation());
+    /// What waits was not believed at a start that did not reach the store, which is there now.
+    pub(in crate::outage) fn doubt_at_last(&self, state: &mut State) {
+        if self.is_doubted(state) && state.suspended.is_none() {
+            self.forget_known(state);
+        }
+    }
+
+    fn is_doubted(&self, state: &State) -> bool {
+        let oldest = state.buffer.numbers(None, 0, 1).first().copied();
+        oldest.is_some_and(|oldest| oldest < state.known_from) && !mutation::on(Fault::ResumedTakenForKnown)
+    }
+
+    fn forget(&self, state: &mut State, renames: bool) -> u64 {
+        let incarnation = self.store.incarnation().max(self.newest.incarnation);
+        let forgotten = state.buffer.forget_all_known(renames.then_some(incarnation));
         let newest = forgotten.renamed.last().map_or(0, |(version, _)| version.sequence);
-        self.renamed_to.fetch_max(newest, Ordering::SeqCst);
+        self.given_out.renamed_to.fetch_max(newest, Ordering::SeqCst);
         #[cfg(feature = "testing")]
         state.renamed.extend(forgotten.renamed);
         forgotten.known_from
@@ -281,7 +344,7 @@ impl Inner {
         if mutation::on(Fault::FoundTakenForKnown) {
             return;
         }
-        state.known_from = self.forget(state);
+        state.known_from = self.forget(state, true);
     }
 
     /// What was decided was decided about the store as it was: noted before the tier is told how it was found now.

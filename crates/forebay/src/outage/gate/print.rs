@@ -18,7 +18,7 @@ impl Gate {
         writeln!(out, "{} {} {:?}", state.carried, state.batch_max, state.failed_until)?;
         writeln!(out, "{:?} {:?} {} {}", state.decided, state.verdicts, state.resuming, state.suspensions)?;
         writeln!(out, "{} {} {:?}", state.incarnation, state.opens_late, state.suspended)?;
-        writeln!(out, "{} {}", state.known_from, state.found_in)?;
+        writeln!(out, "{} {} {:?}", state.known_from, state.found_in, self.inner.given_out)?;
         self.inner.journal.print(out)
     }
 

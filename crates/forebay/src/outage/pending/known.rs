@@ -295,13 +295,17 @@ impl Buffer {
     /// The store was found in another state than what waits was made to. What is shown is unknown until the store was
     /// asked, unless it follows from what waits alone.
     ///
-    /// In a store that is only ours what waits gets other versions, of this `incarnation`: a document that is known by
+    /// In a store that is only ours what waits gets other versions, of this `incarnation` if there is one: a document that is known by
     /// the version under which it was shown would be taken for what it was. What is committed later needs greater ones.
-    pub fn forget_all_known(&mut self, incarnation: u64) -> Forgotten {
-        let renames = self.owned && !mutation::on(Fault::VersionKeptForAnotherState);
+    pub fn forget_all_known(&mut self, incarnation: Option<u64>) -> Forgotten {
+        let renames = self.owned && incarnation.is_some() && !mutation::on(Fault::VersionKeptForAnotherState);
+        let incarnation = incarnation.unwrap_or_default();
         let mut renamed = Vec::new();
+        let newest = self.entries.values().map(|entry| entry.buffered.version);
+        let newest = newest.filter(|version| version.incarnation == incarnation).max();
+        let above = newest.map_or(RENAMED, |newest| newest.sequence.max(RENAMED));
         for (number, entry) in self.entries.iter_mut().filter(|(_, entry)| renames && entry.stage != Stage::Carried) {
-            entry.buffered.version = Version { incarnation, sequence: RENAMED + number };
+            entry.buffered.version = Version { incarnation, sequence: above + number };
             renamed.push((entry.buffered.version, entry.buffered.id));
         }
         if !self.computed {
