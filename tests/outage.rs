@@ -84,6 +84,8 @@ mod tables;
 mod takeover;
 #[path = "outage/together.rs"]
 mod together;
+#[path = "outage/versions.rs"]
+mod versions;
 #[path = "outage/warm.rs"]
 mod warm;
 #[path = "outage/write_back.rs"]

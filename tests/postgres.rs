@@ -159,8 +159,14 @@ fn an_existing_table_is_fronted() {
     assert!(code == Some(0) && script.contains("ADD COLUMN IF NOT EXISTS forebay_version"), "{script}");
     assert_eq!(server.sql(&database, "SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0");
     server.sql(&database, &script);
+    // A second run keeps the mode; no other is taken.
+    assert_eq!(store(&[&["init"], &map[..]].concat()).0, Some(0));
+    for (mode, kept) in [("column", true), ("side", false), ("none", false)] {
+        let (code, text) = store(&[&["init", "--version", mode], &map[..]].concat());
+        assert_eq!((code == Some(0), !text.contains("keeps its versions by `column`")), (kept, kept), "{text}");
+    }
     let (code, text) = store(&[&["check"], &map[..]].concat());
-    assert!(code == Some(1) && text.contains("other writers are seen"), "{text}");
+    assert!(code == Some(1) && text.contains("version(column)") && text.contains("other writers are seen"), "{text}");
 
     let forebay = start(&server, &database, &["--map", "user:{id} -> users(id) delete=row"]);
     let mut client = Connection::new(forebay.address);

@@ -42,12 +42,15 @@ pub struct World {
 impl World {
     /// A database with these tables in front of which a server stands.
     pub fn new(tables: &str, maps: &[&str]) -> World {
+        World::prepared(tables, maps, &[])
+    }
+
+    /// The same, with more that is said to `store init`.
+    pub fn prepared(tables: &str, maps: &[&str], more: &[&str]) -> World {
         let server = Server::start();
         let database = server.database();
         server.sql(&database, tables);
-        let mut init = forebay_command();
-        init.args(["store", "init", "--store", &server.url(&database)]).args(PATIENT).args(maps);
-        assert!(init.status().expect("the binary runs").success());
+        init(&server, &database, &[maps, more].concat());
         let forebay = start(&server, &database, &[maps, &PATIENT].concat());
         World { server, database, forebay }
     }
@@ -59,6 +62,13 @@ impl World {
     pub fn client(&self) -> Connection {
         Connection::new(self.forebay.address)
     }
+}
+
+/// Makes what keeps versions of rows.
+pub fn init(server: &Server, database: &str, more: &[&str]) {
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &server.url(database)]).args(PATIENT).args(more);
+    assert!(init.status().expect("the binary runs").success());
 }
 
 /// Writes a row whatever it was: that needs no knowledge of it.

@@ -48,7 +48,7 @@ pub fn command() -> Command {
                         .long(VERSION)
                         .value_name("column|side|none")
                         .value_parser(|text: &str| text.parse::<VersionMode>())
-                        .help("Where versions of rows are kept [default: column; none with --outside decoding]"),
+                        .help("Where versions of rows are kept [default: as now; at first column, with decoding none]"),
                 )
                 .args(settings::arguments(&[])),
         )
@@ -92,12 +92,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         OutsideBy::Decoding => VersionMode::None,
         _ => VersionMode::Column,
     };
-    options.mappings = options.mappings.into_iter().map(|mapping| mapping.with_version(mode, unsaid)).collect();
+    options.mappings =
+        options.mappings.into_iter().map(|mapping| mapping.with_version(mode, VersionMode::Auto)).collect();
     if matches.get_flag(PRINT) {
-        say::result(&runtime.block_on(setup::script(&options))?)?;
+        say::result(&runtime.block_on(setup::script(&options, unsaid))?)?;
         return Ok(());
     }
-    runtime.block_on(setup::init(&options))?;
+    runtime.block_on(setup::init(&options, unsaid))?;
     say::result(&format!("{} is ready\n", options.address.place()))?;
     Ok(())
 }

@@ -15,6 +15,9 @@ use super::shown;
 /// The SQLSTATE that forebay's own check of versions raises, with the places of the overtaken ones in its detail.
 pub(super) const OVERTAKEN: &str = "FB001";
 
+/// What stands in place of the places if versions of a table's rows, named behind it, are not kept any more.
+pub(super) const UNKEPT: &str = "unkept ";
+
 /// The SQLSTATE with which forebay's own function says that the database has another owner now.
 pub(super) const NOT_OWNED: &str = "FB002";
 
@@ -86,6 +89,12 @@ const ALTERED: [&str; 4] = ["42703", "42P01", "42804", "42883"];
 fn of_state(answer: &DbError, why: String) -> Failure {
     let state = answer.code().code();
     match state {
+        OVERTAKEN if unkept(answer).is_some() => Failure::Refused(format!(
+            "versions of rows of {} are not kept as they were when forebay looked at it: its triggers are \
+             disabled, gone, or of another mode, so nothing can be committed that rests on what was read of it; see \
+             `forebay store check`, and start forebay again",
+            unkept(answer).unwrap_or_default()
+        )),
         OVERTAKEN => {
             let places = answer.detail().unwrap_or_default().split(',').filter_map(|place| place.trim().parse().ok());
             Failure::Overtaken(places.collect())
@@ -104,9 +113,15 @@ fn of_state(answer: &DbError, why: String) -> Failure {
     }
 }
 
+/// The table whose versions are not kept any more, if `answer` says so.
+fn unkept(answer: &DbError) -> Option<&str> {
+    answer.detail().filter(|_| answer.code().code() == OVERTAKEN)?.strip_prefix(UNKEPT)
+}
+
 /// Whether a table may not be as it was when its statements were made.
 pub(super) fn is_of_altered(error: &Error) -> bool {
-    error.code().is_some_and(|code| ALTERED.contains(&code.code()))
+    let unkept = error.as_db_error().is_some_and(|answer| unkept(answer).is_some());
+    unkept || error.code().is_some_and(|code| ALTERED.contains(&code.code()))
 }
 
 /// Whether a lock did not come in time (`lock_timeout`).

@@ -1,18 +1,21 @@
 //! What `forebay store init` runs: forebay's own schema, and what keeps versions of mapped rows and notes changes.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::mapping::VersionMode;
 use super::mapping::catalogue::{Table, VERSION_COLUMN, quoted};
 use super::mapping::checked::OWN;
 use super::mapping::sql::quoted_text;
+use super::mapping::versions::Keeping;
 use super::sql;
 
 /// How long it waits for a table that others have in use: whoever comes meanwhile waits behind it.
 pub(super) const LOCK_SECONDS: u32 = 5;
 
 /// The statements, for `role` to use what they make. `tables` have the version mode that they are to have.
-pub(super) fn script(role: &str, tables: &[Table]) -> String {
+/// `keepings` is what each has of it now, by its number.
+pub(super) fn script(role: &str, tables: &[Table], keepings: &HashMap<u32, Keeping>) -> String {
     let mut text = format!("BEGIN;\nSET LOCAL lock_timeout = '{LOCK_SECONDS}s';\n");
     text.push_str(sql::SCHEMA);
     text.push_str(sql::OWNERS);
@@ -23,7 +26,9 @@ pub(super) fn script(role: &str, tables: &[Table]) -> String {
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA forebay TO {role};\n\
          GRANT SELECT, USAGE ON SEQUENCE forebay.versions TO {role};"
     );
-    tables.iter().for_each(|table| text.push_str(&of_table(table)));
+    for table in tables {
+        text.push_str(&of_table(table, keepings.get(&table.oid)));
+    }
     text.push_str(UNUSED);
     text.push_str("COMMIT;\n");
     text
@@ -117,17 +122,22 @@ impl Kept {
     }
 }
 
-fn of_table(table: &Table) -> String {
+fn of_table(table: &Table, keeping: Option<&Keeping>) -> String {
     let name = &table.name;
     let function = format!("forebay.{}", quoted(&function_name(name)));
     let mut text = String::new();
-    match table.mapping.version {
+    let mode = table.mapping.version;
+    // Of before nothing is known: what was written meanwhile may have left versions as they were.
+    let is_kept = keeping.is_some_and(|keeping| keeping.keeps(mode));
+    match mode {
         VersionMode::None | VersionMode::Auto => return text,
         VersionMode::Column => {
+            if !is_kept {
+                text.push_str(&new_column(name, keeping.is_some_and(Keeping::has_column)));
+            }
             let _ = write!(
                 text,
-                "ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {VERSION_COLUMN} bigint NOT NULL DEFAULT 0;\n\
-                 DROP TRIGGER IF EXISTS forebay_version ON {name};\n\
+                "DROP TRIGGER IF EXISTS forebay_version ON {name};\n\
                  CREATE TRIGGER forebay_version BEFORE INSERT OR UPDATE ON {name}\n    \
                      FOR EACH ROW EXECUTE FUNCTION forebay.set_version();\n"
             );
@@ -145,7 +155,24 @@ fn of_table(table: &Table) -> String {
          CREATE TRIGGER forebay_truncate AFTER TRUNCATE ON {name}\n    \
              FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n"
     );
+    if mode == VersionMode::Side && !is_kept {
+        let table = quoted_text(name);
+        // The table is locked by now.
+        let _ = write!(
+            text,
+            "DELETE FROM forebay.row_versions WHERE tab = {table};\n\
+             INSERT INTO forebay.row_versions (tab, key, version) VALUES ({table}, '{{}}', {NEXT_VERSION});\n"
+        );
+    }
     text
+}
+
+/// The column of versions, with one in all rows that no row ever had: a default that is a plain number is in all of
+/// them at once.
+fn new_column(name: &str, is_there: bool) -> String {
+    let before = if is_there { format!("ALTER TABLE {name} DROP COLUMN {VERSION_COLUMN};\n") } else { String::new() };
+    let add = format!("ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {VERSION_COLUMN} bigint NOT NULL DEFAULT ");
+    format!("{before}DO $forebay$ BEGIN EXECUTE {} || {NEXT_VERSION}; END $forebay$;\n", quoted_text(&add))
 }
 
 /// The function that notes what is written to `table`. A writer needs no right on forebay's tables: it has its owner's.

@@ -17,8 +17,8 @@ use super::clear::Clears;
 use super::figures::Counted;
 use super::identity::Identity;
 use super::ids::Ids;
-use super::mapping::Mapping;
 use super::mapping::rows::Rows;
+use super::mapping::{Mapping, versions};
 use super::open::{self, Looked};
 use super::outside::{OutsideBy, Watch};
 use super::pool::{Plan, Pool};
@@ -104,7 +104,10 @@ impl Ready {
             open::drop_slot(&opened.keeper.client).await;
         }
         let is_mapped = rows.is_some();
-        rows.iter().for_each(|rows| rows.unwatched.warn(outside));
+        if let Some(rows) = rows.as_ref() {
+            rows.unwatched.warn(outside);
+            versions::doubts(&rows.tables, outside).for_each(|line| tracing::warn!("{line}"));
+        }
         let plan = Plan { readers, writers, rows, lock_wait: reading::lock_wait(timeout) };
         let identity = Arc::new(Identity::new(&opened, &known, writers));
         let inner = Arc::new(Inner {

@@ -24,7 +24,9 @@ impl Inner {
         let mode = |table: &Table| table.mapping.version;
         // Versions of before and of now would be numbers of two kinds, and one may be taken for the other.
         if !before.tables.iter().map(mode).eq(rows.tables.iter().map(mode)) {
-            return Err("versions of rows are kept in another way now; start forebay again".into());
+            let why = "versions of rows are kept in another way now, so commits that rest on them are refused; see \
+                       `forebay store check`, and start forebay again";
+            return Err(why.into());
         }
         self.pool.set_rows(rows.up_to(self.row_bytes_max).seen_by(self.watch.by()));
         if let Some(rows) = self.rows() {

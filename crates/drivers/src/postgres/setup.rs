@@ -1,5 +1,6 @@
 //! `forebay store check` and `forebay store init`.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use forebay::store::forms::OnDelete;
@@ -11,7 +12,8 @@ use super::decoding::slot;
 use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
 use super::mapping::size;
-use super::mapping::{Mapping, VersionMode, catalogue, shared};
+use super::mapping::versions::{self, Keeping};
+use super::mapping::{VersionMode, catalogue, shared};
 use super::session::Session;
 use super::tls::Tls;
 use super::{OpenError, OutsideBy, PostgresOptions, install, open, pooled};
@@ -103,6 +105,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
                 notes.push(of_table(table, seen));
                 warnings.extend(missing_rights(table, &role));
             }
+            warnings.extend(versions::doubts(&tables, seen).cloned());
             notes.extend(lines);
         }
         Err(lines) => problems.extend(lines),
@@ -202,22 +205,25 @@ pub async fn drop_slot(options: &PostgresOptions) -> Result<bool, OpenError> {
     slot::remove(&session.client).await.map_err(|why| OpenError::Failed { place, why })
 }
 
-/// The statements that make the database ready for these mappings; nothing is run.
-pub async fn script(options: &PostgresOptions) -> Result<String, OpenError> {
+/// The statements that make the database ready for these mappings; nothing is run. A table whose mapping names no
+/// version mode keeps the one that it has; one that has none gets `unsaid`.
+pub async fn script(options: &PostgresOptions, unsaid: VersionMode) -> Result<String, OpenError> {
     let session = connect(options).await?;
-    script_for(&session.client, options).await
+    script_for(&session.client, options, unsaid).await
 }
 
-async fn script_for(client: &Client, options: &PostgresOptions) -> Result<String, OpenError> {
+async fn script_for(client: &Client, options: &PostgresOptions, unsaid: VersionMode) -> Result<String, OpenError> {
     let address = &options.address;
     let role = client.query_one("SELECT current_user::text", &[]).await.map_err(|error| failed(address, &error))?;
-    let (mut tables, mut wrong) = (Vec::new(), Vec::new());
+    let (mut tables, mut wrong, mut keepings) = (Vec::new(), Vec::new(), HashMap::new());
     for mapping in &options.mappings {
-        // As if versions were not asked for: what keeps them is about to be made.
-        let bare = Mapping { version: VersionMode::None, ..mapping.clone() };
-        match catalogue::look_up(client, &bare).await.map_err(|error| failed(address, &error))? {
-            Ok(mut table) => {
-                table.mapping = mapping.clone();
+        match catalogue::look_up_to_prepare(client, mapping).await.map_err(|error| failed(address, &error))? {
+            Ok((mut table, keeping)) => {
+                match mode_for(&table, &keeping, unsaid) {
+                    Ok(mode) => table.mapping.version = mode,
+                    Err(why) => wrong.push(why),
+                }
+                keepings.insert(table.oid, keeping);
                 tables.push(table);
             }
             Err(lines) => wrong.extend(lines),
@@ -230,13 +236,35 @@ async fn script_for(client: &Client, options: &PostgresOptions) -> Result<String
     // Triggers are a table's, however many documents its rows are.
     tables.sort_by_key(|table| table.oid);
     tables.dedup_by_key(|table| table.oid);
-    Ok(install::script(role.get(0), &tables))
+    Ok(install::script(role.get(0), &tables, &keepings))
+}
+
+/// The mode that `table` is to have: the one that it has, and if it has none the one that is named, or `unsaid`.
+/// Another one than it has would change under who serves it, and under what waits in a journal.
+fn mode_for(table: &Table, keeping: &Keeping, unsaid: VersionMode) -> Result<VersionMode, String> {
+    let wanted = table.mapping.version;
+    match (keeping.made_for(), wanted) {
+        (None, VersionMode::Auto) => Ok(unsaid),
+        (None, named) => Ok(named),
+        (Some(found), VersionMode::Auto) => Ok(found),
+        (Some(found), named) if found == named => Ok(found),
+        (Some(found), named) => {
+            let (name, found, named) = (&table.name, found.word(), named.word());
+            Err(format!(
+                "{name} keeps its versions by `{found}`, and `{named}` is asked for: another forebay may rest on \
+                 what is there, and writes in its journal. Leave --version and version(..) out to keep `{found}`. To \
+                 change it, have every forebay in front of the table apply what waits (CACHE STATE) and end; then \
+                 DROP TRIGGER forebay_change ON {name}; DROP TRIGGER forebay_truncate ON {name}; DROP TRIGGER IF \
+                 EXISTS forebay_version ON {name}; and run `forebay store init --version {named}`"
+            ))
+        }
+    }
 }
 
 /// Runs what [`script`] says, all or nothing.
-pub async fn init(options: &PostgresOptions) -> Result<(), OpenError> {
+pub async fn init(options: &PostgresOptions, unsaid: VersionMode) -> Result<(), OpenError> {
     let session = connect(options).await?;
-    let script = script_for(&session.client, options).await?;
+    let script = script_for(&session.client, options, unsaid).await?;
     let place = options.address.place();
     session.client.batch_execute(&script).await.map_err(|error| match classify::is_locked(&error) {
         true => OpenError::InUse { place, why: told(&error), seconds: install::LOCK_SECONDS },

@@ -5,6 +5,7 @@ use forebay::store::suite::write;
 use forebay::store::{Commit, Store};
 use forebay::version::Mint;
 use forebay::{Key, TxnId};
+use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
 
 use crate::mapping::{World, refused, set};
@@ -60,7 +61,7 @@ fn what_is_doubtful_is_a_warning() {
     let address = world.server.url(&world.database).replace("app@", "half@").parse().expect("a URL");
     let mappings = vec![users.parse().expect("a mapping")];
     let options = PostgresOptions { mappings, address, ..world.options.clone() };
-    world.sql(&world.runtime.block_on(setup::script(&options)).expect("it can be looked at"));
+    world.sql(&world.runtime.block_on(setup::script(&options, VersionMode::None)).expect("it can be looked at"));
     let store = open(&world.runtime, options).expect("it opens");
     let mint = Mint::new(store.incarnation());
     let why = refused(&store, &mint, "t:1", vec![set("name", "x")]);

@@ -5,6 +5,7 @@ use std::thread::spawn;
 
 use forebay::store::suite::block_on;
 use forebay::store::{Outside, Store};
+use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::{OpenError, OutsideBy, Postgres, PostgresOptions, setup};
 
 use crate::decoding::{MAP, opened, slots, until_watched, world};
@@ -43,7 +44,7 @@ fn refused_with(world: &World, fix: &str) {
 
 fn with_triggers() -> World {
     let world = world(USERS, &[WITH_TRIGGERS]);
-    world.runtime.block_on(setup::init(&world.options)).expect("it is prepared");
+    world.runtime.block_on(setup::init(&world.options, VersionMode::None)).expect("it is prepared");
     world
 }
 

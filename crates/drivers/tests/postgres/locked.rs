@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use forebay::store::suite::block_on;
 use forebay::store::{Outside, ReadError, Store};
+use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions, setup};
 
 use crate::mapping::{World, key, until_told};
@@ -36,11 +37,11 @@ fn connections(world: &World) -> u64 {
 fn a_table_in_use_is_not_waited_for_without_end() {
     let world = World::new(TABLES, &["held:{id} -> held(id) version(column)"]);
     let refused = world.server.while_locked(&world.database, "LOCK TABLE held IN ACCESS SHARE MODE", || {
-        world.runtime.block_on(setup::init(&world.options)).expect_err("it is in use")
+        world.runtime.block_on(setup::init(&world.options, VersionMode::None)).expect_err("it is in use")
     });
     assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
     assert_eq!(world.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0", "all or nothing");
-    world.runtime.block_on(setup::init(&world.options)).expect("it is free");
+    world.runtime.block_on(setup::init(&world.options, VersionMode::None)).expect("it is free");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod strange;
 mod suite;
 mod sums;
 mod triggers;
+mod versions;
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use forebay::store::{Commit, CommitOutcome, Outside, ReadError, Store, Write};
 use forebay::value::{Blob, Data};
 use forebay::version::Mint;
 use forebay::{Key, Read, TxnId, Value, Version};
-use forebay_drivers::postgres::mapping::Mapping;
+use forebay_drivers::postgres::mapping::{Mapping, VersionMode};
 use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions, setup};
 
 use crate::server::Server;
@@ -39,7 +39,7 @@ impl World {
     }
 
     pub fn open(&self) -> (Postgres, Mint) {
-        self.runtime.block_on(setup::init(&self.options)).expect("it is prepared");
+        self.runtime.block_on(setup::init(&self.options, VersionMode::None)).expect("it is prepared");
         let store = open(&self.runtime, self.options.clone()).expect("it opens");
         let mint = Mint::new(store.incarnation());
         (store, mint)

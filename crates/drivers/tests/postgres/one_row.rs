@@ -11,7 +11,7 @@ use crate::server::psql;
 
 /// Backends whose last statement was one for one row.
 fn by_one_statement(world: &World) -> u64 {
-    let asked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'WITH entered AS%VALUES (%LEFT JOIN u%'
+    let asked = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'WITH entered AS%VALUES (%u AS (UPDATE %'
         AND pid <> pg_backend_pid()";
     world.sql(asked).parse().expect("a count")
 }

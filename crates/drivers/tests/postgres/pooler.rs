@@ -9,6 +9,7 @@ use forebay::Key;
 use forebay::store::suite::block_on;
 use forebay::store::{CommitOutcome, Store};
 use forebay::version::Mint;
+use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
 
 use crate::opening::put;
@@ -80,7 +81,7 @@ fn a_pooler_is_refused_unless_a_session_keeps_its_backend() {
         let options = through(&pooler);
         let refused = open(&runtime, options.clone()).err();
         assert!(matches!(refused, Some(OpenError::Pooled { .. })), "{mode}: {refused:?}");
-        let refused = runtime.block_on(setup::init(&options)).err();
+        let refused = runtime.block_on(setup::init(&options, VersionMode::None)).err();
         assert!(matches!(refused, Some(OpenError::Pooled { .. })), "{mode}: {refused:?}");
         let checked = runtime.block_on(setup::check(&options)).expect("it answers");
         assert!(checked.problems.concat().contains("pool_mode"), "{mode}: {:?}", checked.problems);

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::{Client, Error};
 
 use super::foreign::{Reference, without_unique_index};
+use super::versions::Keeping;
 use super::{Mapping, VersionMode, size};
-use crate::postgres::install;
 
 /// The column that holds a row's version.
 pub(in crate::postgres) const VERSION_COLUMN: &str = "forebay_version";
@@ -121,6 +121,9 @@ pub(in crate::postgres) struct Table {
     /// Bytes of a row, at most; see `size`.
     #[serde(skip, default = "super::size::any")]
     pub(in crate::postgres) row_bytes_max: usize,
+    /// What is to be mended of its triggers though it can be served.
+    #[serde(skip)]
+    pub(in crate::postgres) doubt: Option<String>,
 }
 
 /// What an earlier version did not note.
@@ -159,15 +162,6 @@ FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
     AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
 WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid ORDER BY i.indexrelid";
-
-const TRIGGERS: &str = "SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A')";
-
-/// Triggers that call a function in whose text neither of two things stands, and the functions.
-const STRANGE: &str = "\
-SELECT t.tgname::text, p.oid::regproc::text FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE t.tgrelid = $1 AND t.tgname IN ('forebay_change', 'forebay_truncate')
-    AND position($2 IN p.prosrc) = 0 AND position($3 IN p.prosrc) = 0
-ORDER BY 1";
 
 /// Whether something may put a value where a statement has put none: a trigger before, a rule, a partition's own.
 const FILLED: &str = "\
@@ -275,6 +269,22 @@ pub(in crate::postgres) async fn look_up(
     client: &Client,
     mapping: &Mapping,
 ) -> Result<Result<Table, Vec<String>>, Error> {
+    Ok(look_up_to(client, mapping, false).await?.map(|(table, _)| table))
+}
+
+/// The same as long as what keeps versions is yet to be made, and what there is of it: its mode stays as it is given.
+pub(in crate::postgres) async fn look_up_to_prepare(
+    client: &Client,
+    mapping: &Mapping,
+) -> Result<Result<(Table, Keeping), Vec<String>>, Error> {
+    look_up_to(client, mapping, true).await
+}
+
+async fn look_up_to(
+    client: &Client,
+    mapping: &Mapping,
+    to_prepare: bool,
+) -> Result<Result<(Table, Keeping), Vec<String>>, Error> {
     let quoted_name = quoted_name(mapping);
     let said = |what: &str| format!("--map '{mapping}': {what}");
     let Some(row) = client.query_opt(TABLE, &[&quoted_name]).await? else {
@@ -299,7 +309,11 @@ pub(in crate::postgres) async fn look_up(
     if is_table && unique_index.is_none() && key.len() == mapping.key.len() {
         wrong.push(without_unique_index(client, oid, &name, &mapping.key).await?);
     }
-    wrong.extend(version_problems(client, mapping, &name, oid, &columns, (may_trigger, &owner)).await?);
+    let names = columns.iter().map(|column| column.name.as_str());
+    let keeping = Keeping::look_up(client, (oid, &name), &mapping.key, names).await?;
+    if !to_prepare {
+        wrong.extend(keeping.problems(mapping, (may_trigger, &owner)));
+    }
     if !wrong.is_empty() {
         return Ok(Err(wrong.iter().map(|what| said(what)).collect()));
     }
@@ -307,19 +321,17 @@ pub(in crate::postgres) async fn look_up(
     let (key, fields) = in_use(mapping, key, named, filled);
     let given = |column: &&Found| column.not_null && !column.has_default && !mapping.key.contains(&column.name);
     let needed = columns.iter().filter(|column| !filled && given(column)).map(|column| column.name.clone()).collect();
+    let doubt = keeping.doubt().filter(|_| mapping.version == VersionMode::Auto);
     let version = match mapping.version {
-        VersionMode::Auto => found_version(client, oid, &columns).await?,
+        VersionMode::Auto if !to_prepare => keeping.found(),
         given => given,
     };
-    let mapping = Mapping { version, ..mapping.clone() };
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
     let returning = client.query_one(RETURNING, &[&oid]).await?.get(0);
     let plain = !columns.iter().any(|column| column.generated);
     let unique_index = unique_index.unwrap_or_default();
-    // Who knows all the tables says what joins them.
-    let (joined, references) = (oid, Vec::new());
-    Ok(Ok(Table {
-        mapping,
+    let table = Table {
+        mapping: Mapping { version, ..mapping.clone() },
         name,
         oid,
         key,
@@ -330,10 +342,13 @@ pub(in crate::postgres) async fn look_up(
         independent,
         returning,
         plain,
-        joined,
+        // Who knows all the tables says what joins them.
+        joined: oid,
         row_bytes_max: size::any(),
-        references,
-    }))
+        references: Vec::new(),
+        doubt,
+    };
+    Ok(Ok((table, keeping)))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
@@ -424,76 +439,4 @@ fn in_use(mapping: &Mapping, key: Vec<&Found>, named: Vec<&Found>, filled: bool)
         None => key.iter().cloned().chain(others).collect(),
     };
     (key, fields)
-}
-
-/// What `forebay store init` has put there.
-async fn found_version(client: &Client, oid: u32, columns: &[Found]) -> Result<VersionMode, Error> {
-    let triggers = client.query(TRIGGERS, &[&oid]).await?;
-    let has = |trigger: &str| triggers.iter().any(|row| row.get::<_, String>(0) == trigger);
-    let column = columns.iter().any(|column| column.name == VERSION_COLUMN) && has("forebay_version");
-    Ok(match (has("forebay_change"), column) {
-        (true, true) => VersionMode::Column,
-        (true, false) => VersionMode::Side,
-        (false, _) => VersionMode::None,
-    })
-}
-
-/// The triggers that note changes of another table, or by another key, and their functions: the table has got another
-/// name since, or the mapping another key, or an older forebay gave one name to two functions.
-async fn strange_triggers(
-    client: &Client,
-    oid: u32,
-    name: &str,
-    key: &[String],
-) -> Result<Vec<(String, String)>, Error> {
-    let [noted, by_an_older] = install::notes(name, key);
-    let rows = client.query(STRANGE, &[&oid, &noted, &by_an_older]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
-}
-
-/// Whether column and triggers are there that keep versions.
-async fn version_problems(
-    client: &Client,
-    mapping: &Mapping,
-    name: &str,
-    oid: u32,
-    columns: &[Found],
-    (may_trigger, owner): (bool, &str),
-) -> Result<Vec<String>, Error> {
-    let mode = match mapping.version {
-        VersionMode::None => return Ok(Vec::new()),
-        VersionMode::Auto => found_version(client, oid, columns).await?,
-        given => given,
-    };
-    let triggers = client.query(TRIGGERS, &[&oid]).await?;
-    let has = |trigger: &str| triggers.iter().any(|row| row.get::<_, String>(0) == trigger);
-    if mode != VersionMode::None && has("forebay_change") {
-        let strange = strange_triggers(client, oid, name, &mapping.key).await?;
-        let mode = mode.word();
-        let line = |(trigger, function): &(String, String)| {
-            format!(
-                "the trigger {trigger} of {name} calls {function}, which notes other tables' changes or by another \
-                 key, so what others write here is not seen; run `forebay store init --version {mode}` again"
-            )
-        };
-        if !strange.is_empty() {
-            return Ok(strange.iter().map(line).collect());
-        }
-    }
-    if mapping.version == VersionMode::Auto {
-        return Ok(Vec::new());
-    }
-    let mode = mode.word();
-    let column = columns.iter().any(|column| column.name == VERSION_COLUMN);
-    let complete = match mapping.version {
-        VersionMode::Column => column && has("forebay_version") && has("forebay_change"),
-        _ => has("forebay_change"),
-    };
-    Ok(match (complete, may_trigger) {
-        (true, _) => Vec::new(),
-        (false, true) => vec![format!("{name} keeps no versions yet; run `forebay store init --version {mode}`")],
-        (false, false) => vec![format!(
-            "{name} keeps no versions yet; have {owner} run the output of `forebay store init --print --version {mode}`"
-        )],
-    })
 }

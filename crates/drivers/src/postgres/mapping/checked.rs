@@ -269,13 +269,14 @@ impl Table {
             "WITH {before}k AS MATERIALIZED (SELECT k.* FROM {name}unnest({arrays}) AS k({names}place, checked, \
              version) ORDER BY {order}), u(place, version{read}) AS ({update} AND {same} \
              RETURNING k.place, {version}{returned}) SELECT '=' || place, version{read} FROM u \
-             UNION ALL SELECT forebay.overtaken(string_agg(k.checked::text, ','))::text{nothing} FROM k \
+             UNION ALL SELECT {overtaken}{nothing} FROM k \
              WHERE (SELECT count(*) FROM u) < (SELECT count(*) FROM k) \
              AND k.place NOT IN (SELECT place FROM u){behind}",
             arrays = arrays.join(", "),
             order = order.join(", "),
             update = self.update_many(&run.shape)?,
             version = self.version(),
+            overtaken = self.overtaken_at("string_agg(k.checked::text, ',')"),
         ))
     }
 }

@@ -17,7 +17,7 @@
 //!   many at once; `checked`: those that check their rows, too. `json`: a row as one text. `surely`: what the database
 //!   would refuse. `rows`: reading and committing; `one`: a commit of one row;
 //!   `large`: one of large rows.
-//! * `size`: how large a row may be.
+//! * `size`: how large a row may be. `versions`: what keeps the versions of rows.
 
 mod batch;
 pub(super) mod catalogue;
@@ -40,6 +40,7 @@ pub(super) mod size;
 pub(super) mod sql;
 pub(super) mod statement;
 pub(super) mod surely;
+pub(super) mod versions;
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +67,7 @@ pub enum VersionMode {
 }
 
 impl VersionMode {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             VersionMode::Auto => "auto",
             VersionMode::None => "none",
@@ -137,10 +138,18 @@ impl FromStr for Mapping {
         };
         let (fields, read_only, version, on_delete) = (None, Vec::new(), VersionMode::Auto, None);
         let mut mapping = Mapping { pattern, table, key, list, fields, read_only, version, on_delete };
+        let mut said: Vec<String> = Vec::new();
         while !words.rest.is_empty() {
-            match words.word()?.as_str() {
+            let word = match words.word()? {
+                word if word == "read-only" => "readonly".to_owned(),
+                word => word,
+            };
+            if said.contains(&word) {
+                return Err(format!("{word} stands there twice; say it once"));
+            }
+            match word.as_str() {
                 "fields" => mapping.fields = Some(words.names()?),
-                "readonly" | "read-only" => mapping.read_only = words.names()?,
+                "readonly" => mapping.read_only = words.names()?,
                 "version" => {
                     let mode = words.names()?;
                     mapping.version = mode.join(",").parse()?;
@@ -151,6 +160,7 @@ impl FromStr for Mapping {
                     return Err(format!("'{word}' is not known here; {known}"));
                 }
             }
+            said.push(word);
         }
         match mapping.list {
             Some(_) if mapping.fields.is_some() => Err("a list has no fields(..)".into()),
@@ -345,9 +355,11 @@ impl Words<'_> {
         while self.take(',') {
             names.push(self.name()?);
         }
-        match self.take(')') {
-            true => Ok(names),
-            false => Err("a parenthesis is missing".into()),
+        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        match (self.take(')'), twice) {
+            (false, _) => Err("a parenthesis is missing".into()),
+            (true, Some((_, name))) => Err(format!("{} stands twice in one list; say it once", shown(name))),
+            (true, None) => Ok(names),
         }
     }
 }
@@ -405,6 +417,13 @@ mod tests {
             ("m:{id}:{x} -> t(org, id)", "{id} stands where the column org is"),
             ("user:1 -> users(id)", "in braces"),
             ("user:{a}{b} -> users(a, b)", "between"),
+            ("user:{id} -> users(id) delete=row delete=refuse", "delete stands there twice"),
+            ("user:{id} -> users(id) version(none) fields(a) version(side)", "version stands there twice"),
+            ("user:{id} -> users(id) fields(a) fields(b)", "fields stands there twice"),
+            ("user:{id} -> users(id) readonly(a) read-only(b)", "readonly stands there twice"),
+            ("user:{id} -> users(id) fields(x, y, x)", "x stands twice in one list"),
+            ("user:{id} -> users(id) readonly(\"a b\", \"a b\")", "\"a b\" stands twice"),
+            ("user:{a}:{b} -> users(id, id)", "id stands twice"),
         ] {
             let error = text.parse::<Mapping>().expect_err(text);
             assert!(error.contains(part), "{text}: {error}");

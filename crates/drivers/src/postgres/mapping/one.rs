@@ -87,11 +87,13 @@ impl Table {
                 RETURNING set_config('{OWN}', 'on', true)),
             u AS (UPDATE {} t SET {sets} FROM entered WHERE {condition} AND {version} = $2::text
                 RETURNING {version} AS version, {})
-            SELECT CASE WHEN u.version IS NULL THEN forebay.overtaken('0')::text
+            SELECT CASE WHEN u.version IS NULL{} THEN {}
                 ELSE pg_current_xact_id()::text END, u.version, '0'{}
             FROM entered LEFT JOIN u ON true",
             self.name,
             returned.join(", "),
+            self.unless_kept(" OR"),
+            self.overtaken_at("'0'"),
             names.concat()
         ))
     }

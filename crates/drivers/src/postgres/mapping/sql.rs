@@ -92,8 +92,11 @@ impl Table {
             VersionMode::None | VersionMode::Auto => "t.xmin::text".to_owned(),
             VersionMode::Column => format!("t.{VERSION_COLUMN}::text"),
             VersionMode::Side => {
-                let first = quoted(&self.key[0].name);
-                format!("CASE WHEN t.{first} IS NOT NULL THEN coalesce(v.version, 0)::text END")
+                let (first, table) = (quoted(&self.key[0].name), quoted_text(&self.name));
+                // That of all rows that were there when versions began to be kept, and were not written since.
+                let began =
+                    format!("(SELECT b.version FROM forebay.row_versions b WHERE b.tab = {table} AND b.key = '{{}}')");
+                format!("CASE WHEN t.{first} IS NOT NULL THEN coalesce(v.version, {began}, 0)::text END")
             }
         }
     }
@@ -187,15 +190,16 @@ impl Table {
     pub(in crate::postgres) fn check(&self, rows: &[Row<'_>]) -> Result<String, String> {
         let (keys, join, version) = (self.keys(rows)?, self.join(), self.version());
         Ok(format!(
-            "SELECT forebay.overtaken(string_agg(k.place, ',')) FROM {keys} {join} \
-             WHERE {version} IS DISTINCT FROM k.version"
+            "SELECT {} FROM {keys} {join} WHERE {version} IS DISTINCT FROM k.version",
+            self.overtaken_at("string_agg(k.place, ',')")
         ))
     }
 
     /// The places of those of `rows` that don't have their versions.
     pub(in crate::postgres) fn overtaken(&self, rows: &[Row<'_>]) -> Result<String, String> {
         let (keys, join, version) = (self.keys(rows)?, self.join(), self.version());
-        Ok(format!("SELECT '=' || k.place FROM {keys} {join} WHERE {version} IS DISTINCT FROM k.version"))
+        let kept = self.fails_unless_kept();
+        Ok(format!("SELECT '=' || k.place FROM {keys} {join} WHERE {version} IS DISTINCT FROM k.version{kept}"))
     }
 
     /// Locks those of `rows` that are there, in the order of their keys.
