@@ -89,7 +89,9 @@ fn a_public_address_needs_a_password() {
     let refused = |line: &[&str]| refusal(folder.path(), line);
     for listen in ["--listen", "--http"] {
         let text = refused(&[listen, "0.0.0.0:0"]);
-        assert!(text.starts_with(listen) && text.contains("forebay password > FILE"), "{text}");
+        let helps =
+            if listen == "--http" { "use 127.0.0.1:0, and before it a proxy" } else { "forebay password > FILE" };
+        assert!(text.starts_with(listen) && text.contains(helps), "{text}");
         assert!(!text.contains("allow-public"), "{text}");
     }
     // A file with users that lets everyone in is none.
@@ -100,6 +102,8 @@ fn a_public_address_needs_a_password() {
     let text = refused(&["--users-file", "users"]);
     assert!(text.starts_with("users line 1: a password stands here as its hash") && !text.contains("clear"), "{text}");
     assert!(refused(&["--users-file", "none"]).starts_with("can't read none: "));
+    let unnamed = refused(&["--password-file", "none"]);
+    assert!(unnamed.ends_with("; check --password-file"), "{unnamed}");
     assert!(refused(&["--password-file", "users"]).starts_with("users line 1: not an argon2 hash"));
     assert!(refused(&["--password-file", "p", "--users-file", "u"]).contains("give one of the two"));
 

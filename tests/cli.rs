@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "cli/refused.rs"]
+mod refused;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -263,25 +266,6 @@ fn config_says_where_each_value_came_from() {
         lines.map(|line| line.split(" #").next().unwrap_or_default().trim_end().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(values(&text), values(&again));
-}
-
-#[test]
-fn wrong_settings_are_refused_in_one_line() {
-    let folder = folder();
-    fs::write(folder.path().join("f.toml"), "memory = '1GiB'\nlisten_on = '127.0.0.1:1'\ndurabilty = 'always'\n")
-        .expect("written");
-    let refused = |line: &[&str]| refusal(forebay(folder.path(), line));
-    assert_eq!(
-        refused(&["serve", "--config", "f.toml"]),
-        "f.toml line 2: unknown key 'listen_on'; did you mean 'listen'?"
-    );
-    assert!(refused(&["serve", "--memory", "lots"]).starts_with("--memory 'lots': give a size"));
-    assert!(refused(&["config", "--policy", "mru"]).starts_with("--policy 'mru': no policy 'mru'; choose one of lru"));
-    assert!(refused(&["serve", "--store", "mysql://localhost/shop"]).contains("give embedded:PATH"));
-    assert!(refused(&["serve", "--config", "none.toml"]).starts_with("can't read the configuration none.toml"));
-    let public = refused(&["serve", "--listen", "0.0.0.0:6379"]);
-    assert!(public.contains("forebay password") && public.contains("--password-file"), "{public}");
-    assert!(fs::read_dir(folder.path()).expect("readable").count() == 1, "a refused start leaves nothing behind");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn what_is_missing_is_named() {
         let why = "cut.fbt: no request is whole: byte 2000: the trace is cut short";
         assert!(said.contains(why) && said.contains("get the whole file"), "{line:?}: {said}");
     }
-    let said = lab.refused(1, &["replay", "none.fbt"]);
+    let said = lab.refused(2, &["replay", "none.fbt"]);
     assert!(said.starts_with("none.fbt: cannot be opened"), "{said}");
     let said = lab.refused(2, &["check", "none.redb"]);
     assert!(said.contains("none.redb: there is no such file"), "{said}");
@@ -226,6 +226,35 @@ fn a_workload_without_graphs_writes_none() {
     let why = lab.refused(2, &["workload", "mix-a", "--out", "a.fbt", "--graphs", "a.toml"]);
     assert!(why.starts_with("mix-a has no graphs: "), "{why}");
     assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 0);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_refused_alike_by_all() {
+    let lab = Lab::new();
+    for line in [
+        &["sim", "none.lis"][..],
+        &["sim", "none.fbt", "--policy", "lru", "--size", "1MiB", "--like-server"],
+        &["replay", "none.lis"],
+        &["trace", "describe", "none.lis"],
+        &["trace", "convert", "none.lis", "a.fbt"],
+        &["graph", "none.toml"],
+        &["graph", "--infer", "none.fbt"],
+        &["check", "none.redb"],
+    ] {
+        assert!(lab.refused(2, line).starts_with("none."), "{line:?}");
+    }
+    assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 0);
+}
+
+#[test]
+fn an_option_that_would_do_nothing_is_refused_with_what_helps() {
+    let lab = Lab::new();
+    lab.file("types.toml", "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n");
+    lab.file("small.csv", &small());
+    let (code, told, said) = lab.run(&["graph", "types.toml", "--out", "a.toml"]);
+    assert!(code == Some(2) && told.is_empty() && said.contains("'--out <FILE>'"), "{told}{said}");
+    let said = lab.refused(2, &["sim", "small.csv", "--like-server", "--size", "1MiB"]);
+    assert!(said.contains("belady") && said.contains("give --policy"), "{said}");
 }
 
 /// The lines whose output is looked at below.

@@ -128,3 +128,33 @@ fn config(folder: &Path) -> String {
     assert!(output.status.success());
     String::from_utf8(output.stdout).expect("UTF-8")
 }
+
+/// A password that was typed where none belongs is not quoted by the error that says so.
+#[test]
+fn an_error_does_not_quote_a_password() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let address = |password: &str| format!("postgres://root:{password}@localhost/shop");
+    fs::write(folder.path().join("f.toml"), format!("store = '{}'\n", address(MARK))).expect("written");
+    let (plain, odd) = (address(MARK), address(&format!("?{MARK}@/{MARK}")));
+    let joined = format!("--store={plain}");
+    let query = format!("postgres://root@localhost/shop?password={MARK}");
+    let (shown, shown_query) = ("postgres://root:***@localhost/shop", "postgres://root@localhost/shop?password=***");
+    for (line, variable, shown) in [
+        (&["serve", "--store", &plain][..], None, shown),
+        (&["config", &joined], None, shown),
+        (&["config", "--store", &odd], None, shown),
+        (&["store", "check", "--store", &query], None, shown_query),
+        (&["config", "--config", "f.toml"], None, shown),
+        (&["config"], Some(&plain), shown),
+        (&["bench", "--workload", "ycsb-a", "--direct", &plain], None, shown),
+        (&["bench", "--workload", "ycsb-a", "--direct", &odd], None, shown),
+        (&["serve", &plain], None, shown),
+    ] {
+        let mut command = forebay_command();
+        command.current_dir(folder.path()).args(line).envs(variable.map(|text| ("FOREBAY_STORE", text)));
+        let output = command.output().expect("it runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line:?}: {text}");
+        assert!(!text.contains(MARK) && text.contains(shown), "{line:?}: {text}");
+    }
+}

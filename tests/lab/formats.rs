@@ -98,7 +98,7 @@ fn traces_are_described_and_converted() {
     assert_eq!((about("small.fbt"), about("again.csv")), (about(&name), about(&name)));
     let why = lab.refused(2, &["trace", "convert", &name, "again.csv"]);
     assert!(why.starts_with("again.csv exists; choose"), "{why}");
-    assert!(lab.refused(1, &["trace", "describe", "missing.csv"]).contains("missing.csv"));
+    assert!(lab.refused(2, &["trace", "describe", "missing.csv"]).contains("missing.csv"));
     let hinted = lab.ok(&["trace", "describe", &trace("hinted/pgc_c10-head.htr.zst")]);
     assert!(hinted.contains("distinct hint sets") && hinted.contains("reqtype"), "{hinted}");
 }

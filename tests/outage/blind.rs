@@ -81,6 +81,9 @@ fn unseen_changes_are_made_to_what_the_database_holds() {
     calm(forebay.address);
     assert_eq!(figure(&mut client, "quarantined"), 0);
     what_came_of_it(&mut client);
+    // The database was away at the start: nothing is lost by that, and no warning says so.
+    let log = forebay.log();
+    assert!(log.contains("INFO the database is open") && !log.contains("WARN the store was opened"), "{log}");
 }
 
 fn what_came_of_it(client: &mut Connection) {

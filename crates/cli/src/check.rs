@@ -12,7 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   forebay check forebay.redb         after a disk error, or of a backup before it is needed
 
-It reads the whole file, compares every page and every row with its checksum and the tables with each other, and
+It reads the whole file, compares every page and every row with its checksum and the tables with each other. It
 changes nothing. No server may have the file open: stop it first, or check a copy.
 
 Exit codes: 0 the file is sound, 2 it is not, or can't be read (stderr says why).";

@@ -1,5 +1,6 @@
 //! What can be typed, and help that teaches.
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
@@ -131,9 +132,34 @@ fn with_negative_numbers(command: Command) -> Command {
     command.mut_args(taken).mut_subcommands(with_negative_numbers)
 }
 
+/// Leaves out commands that an error proposes and that are not like what was typed: clap knows no other word for it.
+pub fn with_near_names(mut error: clap::Error) -> clap::Error {
+    let typed = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(typed)) => typed.clone(),
+        _ => return error,
+    };
+    if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let near: Vec<String> = names.into_iter().filter(|name| settings::is_like(name, &typed)).collect();
+        if !near.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+        }
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_command_that_may_be_meant_is_proposed() {
+        let said = |word: &str| {
+            let error = command().try_get_matches_from(["forebay", word]).expect_err("no command");
+            with_near_names(error).to_string()
+        };
+        assert!(said("nosuch").contains("'nosuch'") && !said("nosuch").contains("similar"), "{}", said("nosuch"));
+        assert!(said("sevre").contains("'serve'"), "{}", said("sevre"));
+    }
 
     #[test]
     fn the_command_line_is_sound() {

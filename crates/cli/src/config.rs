@@ -1,18 +1,22 @@
 //! `forebay config`: the effective value of each setting and where it came from, as a file that `--config` takes.
 
 use clap::ArgMatches;
+use forebay::runtime;
 
 use crate::error::CommandError;
+use crate::node;
 use crate::say;
-use crate::settings::{self, GROUPS, Origin, SETTINGS, Setting, Settings, Typed};
+use crate::settings::{self, GROUPS, Origin, SETTINGS, Settings, Typed};
 
 /// Where the origin begins on a line, so that the values can be read down the page.
 const ORIGIN_COLUMN: usize = 42;
 
-/// Checks the settings and prints them.
+/// Checks the settings and the files that they name, and prints them.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
+    let threads = node::threads(1, settings.memory)?;
+    node::check_files(&settings, &runtime::tokio::runtime(threads.handle().clone()))?;
     settings::misspelt().for_each(|said| say::note(format_args!("forebay: {said}")));
     say::result(&file(&typed, &settings))?;
     Ok(())
@@ -25,38 +29,15 @@ fn file(typed: &Typed, settings: &Settings) -> String {
         for setting in SETTINGS.iter().filter(|setting| setting.group == group) {
             let origin = match typed.of(setting.name).2 {
                 Origin::Default => "default".to_string(),
-                Origin::Environment => setting.environment(),
+                Origin::Environment(variable) => variable,
                 Origin::Flag => format!("--{}", setting.name),
                 Origin::File(file, line) => format!("{} line {line}", file.display()),
             };
-            let line = format!("{} = {}", setting.name, literal(setting, settings));
+            let line = format!("{} = {}", setting.name, setting.literal(&setting.show(settings)));
             text.push_str(&format!("{line:ORIGIN_COLUMN$} # {}\n", origin.escape_debug()));
         }
     }
     text
-}
-
-/// The value as TOML.
-fn literal(setting: &Setting, settings: &Settings) -> String {
-    let text = setting.show(settings);
-    match text.parse::<u64>().is_ok() || setting.is_switch() {
-        true => text,
-        false => quoted(&text),
-    }
-}
-
-/// A basic string of TOML.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            control if control.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(control))),
-            plain => quoted.push(plain),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tokio::time::{Instant, interval_at, sleep_until};
 use crate::error::CommandError;
 use crate::node::{self, Node, StopSignals};
 use crate::say;
-use crate::settings::{LogLevel, Origin, Settings, StoreChoice, Typed};
+use crate::settings::{self, LogLevel, Origin, Settings, StoreChoice, Typed};
 
 /// The flag for how long.
 pub const SECONDS: &str = "seconds";
@@ -67,6 +67,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let folder = tempfile::Builder::new().prefix("forebay-demo-").tempdir().map_err(CommandError::TemporaryFolder)?;
     settings.store = StoreChoice::Embedded(folder.path().join("shop.redb"));
     crate::log::start(&settings);
+    settings::misspelt().for_each(|said| tracing::warn!("{said}"));
     let seconds = matches.get_one::<u64>(SECONDS).map_or(FOREVER, |seconds| Duration::from_secs(*seconds).min(FOREVER));
     // Declared after the folder, so that all threads have ended when the folder goes.
     let threads = node::threads(settings.threads.count(), settings.memory)?;

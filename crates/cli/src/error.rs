@@ -111,8 +111,13 @@ pub enum CommandError {
     #[error("{0}")]
     Listen(#[from] ServeError),
     /// The users can't be read.
-    #[error("{0}")]
-    Access(#[from] AccessError),
+    #[error("{error}; check --{setting}")]
+    Access {
+        /// The setting that names their file.
+        setting: &'static str,
+        /// What is wrong.
+        error: AccessError,
+    },
     /// TLS can't be served.
     #[error("{0}")]
     Tls(#[from] TlsError),

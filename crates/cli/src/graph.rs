@@ -75,7 +75,7 @@ struct GraphArgs {
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["file", "svg"])]
     infer: Option<PathBuf>,
     /// Write them into this file, which must not exist, instead of printing them
-    #[arg(long, value_name = "FILE", requires = "infer")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "svg"])]
     out: Option<PathBuf>,
 }
 

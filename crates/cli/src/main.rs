@@ -26,6 +26,7 @@ mod progress;
 #[cfg(feature = "lab")]
 mod replay;
 mod say;
+mod secret;
 mod serve;
 mod settings;
 #[cfg(feature = "lab")]
@@ -52,7 +53,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let matches = match command_line::command().try_get_matches() {
         Ok(matches) => matches,
-        Err(unusual) => return help(&unusual),
+        Err(unusual) => return help(&command_line::with_near_names(unusual)),
     };
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,

@@ -79,9 +79,7 @@ impl Node {
             checked.map_err(|error| CommandError::TraceFolder { folder: folder.clone(), error })?;
         }
         raise_descriptors(settings.server.clients_max as u64);
-        if let Some(path) = &settings.graphs {
-            forebay_server::check_graphs(path, &settings.policy).map_err(CommandError::Usage)?;
-        }
+        check_graphs(settings)?;
         let warm = warm::open(settings)?;
         // What may refuse the start comes before the store, which is made if it is not there, or taken from its owner.
         let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
@@ -250,7 +248,8 @@ fn open_access(settings: &Settings) -> Result<Access, CommandError> {
         (None, Some(file)) => Source::Users(file.clone()),
         (None, None) => Source::None,
     };
-    let access = Access::open(source)?;
+    let setting = if settings.password_file.is_some() { "password-file" } else { "users-file" };
+    let access = Access::open(source).map_err(|error| CommandError::Access { setting, error })?;
     let public = settings.public();
     let Some((setting, address)) = public.first().filter(|_| !settings.allow_public_without_password) else {
         return Ok(access);
@@ -266,14 +265,34 @@ fn open_access(settings: &Settings) -> Result<Access, CommandError> {
     }
 }
 
+/// Reads the files that `settings` name as a start reads them, and says what would refuse it. Changes nothing.
+pub fn check_files(settings: &Settings, runtime: &runtime::Runtime) -> Result<(), CommandError> {
+    check_graphs(settings)?;
+    open_access(settings)?;
+    read_tls(settings, runtime.now_ms())?;
+    #[cfg(feature = "postgres")]
+    if !settings.store.is_local() {
+        crate::database::options(settings)?;
+    }
+    Ok(())
+}
+
+fn check_graphs(settings: &Settings) -> Result<(), CommandError> {
+    let Some(path) = &settings.graphs else { return Ok(()) };
+    let checked = forebay_server::check_graphs(path, &settings.policy);
+    checked.map_err(|why| CommandError::Usage(format!("{why}; check --graphs")))
+}
+
 fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(Reserved, Arc<Tls>)>, CommandError> {
-    let (Some(address), Some(certificate), Some(key)) = (settings.tls_listen, &settings.tls_cert, &settings.tls_key)
-    else {
-        return Ok(None);
-    };
+    let Some((address, tls)) = settings.tls_listen.zip(read_tls(settings, now_ms)?) else { return Ok(None) };
+    Ok(Some((Reserved::new(address)?, Arc::new(tls))))
+}
+
+fn read_tls(settings: &Settings, now_ms: u64) -> Result<Option<Tls>, CommandError> {
+    let (Some(certificate), Some(key)) = (&settings.tls_cert, &settings.tls_key) else { return Ok(None) };
     let client_roots = settings.tls_client_ca.clone();
     let files = TlsFiles { certificate: certificate.clone(), key: key.clone(), client_roots };
-    Ok(Some((Reserved::new(address)?, Arc::new(Tls::open(files, now_ms)?))))
+    Ok(Some(Tls::open(files, now_ms)?))
 }
 
 /// The store, and the gate that stands before it where it may go away. `last` is done when nothing else is left that

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use forebay_trace::TraceError;
 use forebay_workload::replay::{
     CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayError, ReplayOptions, Silent, format_names, replay,
 };
@@ -124,7 +125,10 @@ pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
         (false, true) => Arc::new(Bar::default()),
         (false, false) => Arc::new(Lines),
     };
-    let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(told(&error)))?;
+    let report = replay(&options, progress).await.map_err(|error| match error {
+        ReplayError::Trace(_, TraceError::Open { .. }) => CommandError::Usage(told(&error)),
+        error => CommandError::Failed(told(&error)),
+    })?;
     match args.format {
         Output::Table => say::result(&report.to_table())?,
         Output::Json => say::result(&format!("{}\n", report.to_json()))?,

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 
 use crate::error::CommandError;
 use crate::log::plain;
+use crate::secret;
 
 /// What was asked for. A reader who has enough (`| head`) ends nothing; else what is lost makes the command fail.
 pub fn result(text: &str) -> Result<(), CommandError> {
@@ -33,9 +34,12 @@ pub fn note(line: impl Display) {
 
 /// What clap says is wrong with the command line, which may quote any of it.
 pub fn refusal(why: &clap::Error) {
-    let control = |argument: OsString| argument.to_string_lossy().contains(char::is_control);
-    if std::env::args_os().any(control) {
-        why.render().to_string().lines().for_each(note);
+    let kept_out = |argument: OsString| {
+        let argument = argument.to_string_lossy();
+        argument.contains(char::is_control) || secret::hidden(&argument) != argument
+    };
+    if std::env::args_os().any(kept_out) {
+        secret::quoting(&why.render().to_string()).lines().for_each(note);
     } else {
         // In colours, where there are any. Nowhere is left to say that it can't be written.
         let _ = why.print();
@@ -45,7 +49,7 @@ pub fn refusal(why: &clap::Error) {
 /// In one line on stderr why a command failed.
 pub fn why(error: &CommandError) {
     // Texts of the system may have several lines.
-    let line = error.to_string().replace('\n', " ");
+    let line = secret::quoting(&error.to_string()).replace('\n', " ");
     note(format_args!("forebay: {line}"));
 }
 

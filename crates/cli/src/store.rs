@@ -64,6 +64,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let Some((what, matches)) = matches.subcommand() else { return Ok(()) };
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
+    settings::misspelt().for_each(|said| say::note(format_args!("forebay: {said}")));
     let mut options = database::options(&settings)?;
     let runtime = node::threads(1, settings.memory)?;
     if what == "check" {

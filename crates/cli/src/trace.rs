@@ -118,7 +118,11 @@ impl Reading {
             lenient: self.lenient,
             columns: self.columns.clone().unwrap_or_default(),
         };
-        forebay_trace::open_with(path, &options).map_err(|error| failed(path, &error))
+        forebay_trace::open_with(path, &options).map_err(|error| match error {
+            // As for every other file that was named and is not there.
+            TraceError::Open { .. } => CommandError::Usage(format!("{}: {error}", path.display())),
+            error => failed(path, &error),
+        })
     }
 
     /// So that it is known in which of them a record was malformed.

@@ -164,10 +164,11 @@ pub fn hello_option(option: &[u8]) -> Reply {
     Reply::error([b"ERR Syntax error in HELLO option '", echo(option, usize::MAX), b"'"].concat())
 }
 
-/// CONFIG SET of a parameter that does not exist, or without its value.
+/// CONFIG SET of a parameter that does not exist, or without its value. It may be a setting of the start.
 pub fn config_unknown(parameter: &[u8]) -> Reply {
     let parameter = echo(parameter, usize::MAX);
-    Reply::error([b"ERR Unknown option or number of arguments for CONFIG SET - '", parameter, b"'"].concat())
+    let start = b"'; forebay's settings are given at its start, see forebay serve --help";
+    Reply::error([&b"ERR Unknown option or number of arguments for CONFIG SET - '"[..], parameter, start].concat())
 }
 
 /// CONFIG SET of a parameter to what it does not take; `reason` ends the sentence.
@@ -235,7 +236,11 @@ mod tests {
             (invalid_expire("SETEX"), "-ERR invalid expire time in 'setex' command"),
             (unsupported_option(b"FOO"), "-ERR Unsupported option FOO"),
             (hello_option(b"AUTH"), "-ERR Syntax error in HELLO option 'AUTH'"),
-            (config_unknown(b"foo"), "-ERR Unknown option or number of arguments for CONFIG SET - 'foo'"),
+            (
+                config_unknown(b"foo"),
+                "-ERR Unknown option or number of arguments for CONFIG SET - 'foo'; forebay's settings are given at \
+                 its start, see forebay serve --help",
+            ),
             (
                 config_refused("maxmemory", "argument must be a memory value"),
                 "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value",

@@ -20,6 +20,7 @@ use crate::output::Output;
 use crate::progress::{Bar, Lines};
 use crate::replay::Output as Format;
 use crate::say;
+use crate::secret;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,7 +210,10 @@ fn target(args: &BenchArgs) -> Result<Target, CommandError> {
     match &args.direct {
         Some(url) => {
             let password = args.store_password_file.as_deref().map(first_line).transpose()?;
-            Target::direct(url, password.map(String::into_bytes)).map_err(refused)
+            Target::direct(url, password.map(String::into_bytes)).map_err(|error| {
+                let why = secret::why_refused(url, error.to_string());
+                CommandError::Usage(format!("--direct '{}': {why}", secret::hidden(url)))
+            })
         }
         None => {
             let password = args.password_file.as_deref().map(first_line).transpose()?;

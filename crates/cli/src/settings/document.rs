@@ -6,9 +6,10 @@ use super::{GROUPS, SETTINGS, Setting};
 
 fn row(setting: &Setting) -> String {
     let value = setting.value.replace('|', "\\|");
-    let (name, variable) = (setting.name, setting.environment());
+    let or = |names: Vec<String>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
+    let (name, variable) = (or(setting.names().map(str::to_owned).collect()), or(setting.variables().collect()));
     let (default, help) = (setting.default_text(), setting.help().replace('|', "\\|"));
-    format!("| `{name}` | `{variable}` | `{value}` | `{default}` | {help} |\n")
+    format!("| {name} | {variable} | `{value}` | `{default}` | {help} |\n")
 }
 
 fn tables() -> String {

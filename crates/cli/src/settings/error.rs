@@ -51,6 +51,14 @@ pub enum SettingsError {
         /// The nearest name, or where the names are.
         advice: String,
     },
+    /// Given under both of its names.
+    #[error("{place}: that is the setting of {first} by another name; give one of them")]
+    Twice {
+        /// Where, the second time.
+        place: String,
+        /// Where, the first time.
+        first: String,
+    },
     /// A mapping of keys to rows that is not understood.
     #[error("{file} line {line}: {why}", file = file.display())]
     Map {
@@ -62,7 +70,7 @@ pub enum SettingsError {
         why: String,
     },
     /// A value that is neither text nor a whole number nor true or false.
-    #[error("{file} line {line}: {key} is a {kind}; write {key} = \"{example}\"", file = file.display())]
+    #[error("{file} line {line}: {key} is a {kind}; write {key} = {example}", file = file.display())]
     Kind {
         /// Which file.
         file: PathBuf,
@@ -72,7 +80,7 @@ pub enum SettingsError {
         key: &'static str,
         /// What it is.
         kind: &'static str,
-        /// A value that would do.
+        /// A value that would do, as TOML.
         example: String,
     },
 }

@@ -12,6 +12,8 @@ use forebay_drivers::postgres::OutsideBy;
 
 use super::number::{MsOrZero, THREADS_MAX};
 use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
+#[cfg(feature = "postgres")]
+use crate::secret;
 
 /// The word for a part that is not used.
 const OFF: &str = "off";
@@ -148,6 +150,7 @@ impl Form<PathBuf> for Folder {
     fn read(text: &str) -> Result<PathBuf, String> {
         match text {
             "" => Err("give a folder".into()),
+            OFF => Err("give a folder, ./off if it has that name; --on-outage refuse keeps nothing".into()),
             text => Ok(text.into()),
         }
     }
@@ -282,7 +285,8 @@ impl Form<StoreChoice> for Store {
             None if text == "memory" => Ok(StoreChoice::Memory),
             #[cfg(feature = "postgres")]
             Some(("postgres" | "postgresql", _)) => {
-                text.parse().map(|address| StoreChoice::Postgres(Box::new(address)))
+                let address = text.parse().map_err(|why| secret::why_refused(text, why))?;
+                Ok(StoreChoice::Postgres(Box::new(address)))
             }
             _ => Err(format!(
                 "give embedded:PATH (a file, made if it is not there){} or memory (gone at the end)",

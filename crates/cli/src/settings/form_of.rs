@@ -17,7 +17,7 @@ use super::form::{
 };
 #[cfg(feature = "postgres")]
 use super::map::Maps;
-use super::number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions};
+use super::number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
 
 /// A form's texts, whatever the type of its values.
 pub(super) trait FormOf {
@@ -46,6 +46,7 @@ form_of! {
 form_of! {
     AddressOrOff: Option<SocketAddr>,
     Bytes: u64,
+    RequestBytes: u64,
     Arguments: u64,
     AtATime: u64,
     Count: u64,

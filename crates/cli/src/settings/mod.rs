@@ -1,6 +1,7 @@
 //! The settings, each declared once, in [`SETTINGS`]. A record gives the flag (`--name`), the name in the environment
-//! (`FOREBAY_NAME`), the key in the configuration file, and the help text. `forebay config` and
-//! `docs/configuration.md` are made from the records, too. Defaults stand in [`Settings::default`] alone.
+//! (`FOREBAY_NAME`), the key in the configuration file, and the help text. [`names`] has the second names of a few.
+//! `forebay config` and `docs/configuration.md` are made from the records, too. Defaults stand in
+//! [`Settings::default`] alone.
 //!
 //! A setting goes two steps: [`Typed`] is what was typed, and where; [`Settings`] is what it means, all of it checked.
 
@@ -9,8 +10,10 @@ mod document;
 mod error;
 mod form;
 mod form_of;
+mod literal;
 #[cfg(feature = "postgres")]
 mod map;
+mod names;
 mod number;
 mod shares;
 mod typed;
@@ -36,9 +39,12 @@ use form::{
 use form_of::FormOf;
 #[cfg(feature = "postgres")]
 use map::Maps;
-use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions};
+pub use names::{is_like, misspelt};
+use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
 pub use number::{PARTITIONS_MAX, THREADS_MAX};
-pub use typed::{Origin, Typed, arguments, misspelt};
+pub use typed::{Origin, Typed, arguments};
+
+use crate::secret;
 
 /// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -199,11 +205,6 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Its name in the environment.
-    pub fn environment(&self) -> String {
-        format!("FOREBAY_{}", self.name.replace('-', "_").to_ascii_uppercase())
-    }
-
     /// What it does and what may be given.
     pub fn help(&self) -> String {
         match ((self.choices)(), shares::share_of(self.name)) {
@@ -322,7 +323,7 @@ impl Settings {
         for (setting, text, origin) in typed.given() {
             (setting.read)(&mut settings, text).map_err(|why| SettingsError::Value {
                 place: origin.place(setting),
-                text: text.into(),
+                text: secret::hidden(text),
                 why,
             })?;
         }
@@ -385,10 +386,6 @@ impl Settings {
                        kept here; leave it out";
             return wrong("durability", why.into());
         }
-        if self.breaker.pause_ms > self.breaker.pause_ms_max {
-            let most = self.breaker.pause_ms_max;
-            return wrong("breaker-pause-ms", format!("that is above breaker-pause-ms-max, which is {most}"));
-        }
         if self.on_outage == OnOutage::Refuse && self.write_back_ms > 0 {
             return wrong("write-back-ms", "nothing is kept with --on-outage refuse; give --on-outage buffer".into());
         }
@@ -398,7 +395,7 @@ impl Settings {
     fn check(&self, typed: &Typed) -> Result<(), SettingsError> {
         let wrong = |name: &str, why: String| {
             let (setting, text, origin) = typed.of(name);
-            Err(SettingsError::Value { place: origin.place(setting), text, why })
+            Err(SettingsError::Value { place: origin.place(setting), text: secret::hidden(&text), why })
         };
         if self.listen.is_none() && self.tls_listen.is_none() {
             return wrong("listen", "nothing is left to listen on; give an address, or --tls-listen".into());
@@ -413,14 +410,13 @@ impl Settings {
             && self.password_file.is_none()
             && self.users_file.is_none()
         {
-            let port = address.port();
-            return wrong(
-                name,
-                format!(
-                    "others can reach this address, and it asks for no password; run `forebay password > FILE` and add \
-                     --password-file FILE, or use 127.0.0.1:{port}"
-                ),
-            );
+            let local = format!("use 127.0.0.1:{}", address.port());
+            let help = match *name {
+                // A password is for Redis clients: with one the figures would be as open as without.
+                "http" => format!("{local}, and before it a proxy that asks for a password"),
+                _ => format!("run `forebay password > FILE` and add --password-file FILE, or {local}"),
+            };
+            return wrong(name, format!("others can reach this address, and it asks for no password; {help}"));
         }
         if self.memory < MEMORY_BYTES_MIN {
             return wrong("memory", format!("give at least {}", Bytes::show(&MEMORY_BYTES_MIN)));
@@ -429,6 +425,10 @@ impl Settings {
             return wrong("partitions", why);
         }
         self.check_store(&wrong)?;
+        if self.breaker.pause_ms > self.breaker.pause_ms_max {
+            let most = self.breaker.pause_ms_max;
+            return wrong("breaker-pause-ms", format!("that is above breaker-pause-ms-max, which is {most}"));
+        }
         if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
             let most = self.txn.lock_wait_ms_max;
             return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));

@@ -31,19 +31,31 @@ whole!(u32, u64, usize);
 /// More than a process can address, so that sums of limits never overflow.
 const BYTES_MAX: u64 = 1 << 48;
 
-/// A number of bytes: `512KiB`, `256MiB`, `4GiB`, `65536`.
-pub struct Bytes;
+/// A number of bytes: `512KiB`, `256MiB`, `4GiB`, `65536`. Not less than `LEAST`.
+pub struct SizeFrom<const LEAST: u64>;
 
-impl<T: Whole> Form<T> for Bytes {
+/// Any number of bytes above zero.
+pub type Bytes = SizeFrom<1>;
+
+/// With less, no request of an ordinary client passes.
+const REQUEST_BYTES_MIN: u64 = 1 << 10;
+
+/// Bytes of a request, or of a part of one.
+pub type RequestBytes = SizeFrom<REQUEST_BYTES_MIN>;
+
+impl<T: Whole, const LEAST: u64> Form<T> for SizeFrom<LEAST> {
     const VALUE: &'static str = "SIZE";
 
     fn read(text: &str) -> Result<T, String> {
         let most = BYTES_MAX.min(T::MOST);
-        let wrong = || format!("give a size from 1B to {}, such as 512KiB, 256MiB or 4GiB", size(most));
+        let wrong = || {
+            let such_as = if most < 4 << 30 { "512KiB or 256MiB" } else { "512KiB, 256MiB or 4GiB" };
+            format!("give a size from {} to {}, such as {such_as}", size(LEAST), size(most))
+        };
         let (digits, unit) =
             UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes))).unwrap_or((text, 1));
         let number: u64 = digits.trim_end().parse().map_err(|_| wrong())?;
-        let bytes = number.checked_mul(unit).filter(|bytes| (1..=most).contains(bytes)).ok_or_else(wrong)?;
+        let bytes = number.checked_mul(unit).filter(|bytes| (LEAST..=most).contains(bytes)).ok_or_else(wrong)?;
         T::try_from(bytes).map_err(|_| wrong())
     }
 
@@ -131,7 +143,11 @@ mod tests {
         {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
-        assert!(<Bytes as Form<u32>>::read("4GiB").is_err(), "more than fits");
+        let most = "give a size from 1B to 4294967295B, such as 512KiB or 256MiB";
+        assert_eq!(<Bytes as Form<u32>>::read("4GiB"), Err(most.into()), "more than fits");
+        let least = "give a size from 1KiB to 256TiB, such as 512KiB, 256MiB or 4GiB";
+        assert_eq!(<RequestBytes as Form<u64>>::read("1B"), Err(least.into()));
+        assert_eq!(<RequestBytes as Form<u64>>::read("1KiB"), Ok(1024));
         for shown in ["1GiB", "1025MiB", "1KiB", "1023B"] {
             assert_eq!(bytes(shown).map(|value| Bytes::show(&value)).as_deref(), Ok(shown));
         }

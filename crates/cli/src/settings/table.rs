@@ -153,7 +153,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "tracking-bytes-max", Bytes, server.tracking_bytes_max,
         "What those keys take; past it likewise"),
     setting!(Limits, "args-max", Arguments, server.request.args_max, "Arguments of one request, its name included"),
-    setting!(Limits, "bulk-bytes-max", Bytes, server.request.bulk_bytes_max, "Bytes of one argument"),
-    setting!(Limits, "inline-bytes-max", Bytes, server.request.inline_bytes_max, "Bytes of an inline command"),
-    setting!(Limits, "request-bytes-max", Bytes, server.request.request_bytes_max, "Bytes of one request"),
+    setting!(Limits, "bulk-bytes-max", RequestBytes, server.request.bulk_bytes_max, "Bytes of one argument"),
+    setting!(Limits, "inline-bytes-max", RequestBytes, server.request.inline_bytes_max, "Bytes of an inline command"),
+    setting!(Limits, "request-bytes-max", RequestBytes, server.request.request_bytes_max, "Bytes of one request"),
 ];

@@ -7,21 +7,19 @@ use clap::{Arg, ArgAction, ArgMatches};
 use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use toml::de::{DeTable, DeValue};
 
-use super::{GROUPS, Group, SETTINGS, Setting, SettingsError};
+use super::names::{CONFIG_ENVIRONMENT, index_of, nearest};
+use super::{GROUPS, Group, SETTINGS, Setting, Settings, SettingsError};
 
 /// The flag that names the configuration file.
 const CONFIG: &str = "config";
-
-/// Its name in the environment.
-const CONFIG_ENVIRONMENT: &str = "FOREBAY_CONFIG";
 
 /// Where a value was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// On the command line.
     Flag,
-    /// In the environment.
-    Environment,
+    /// In the environment, in this variable.
+    Environment(String),
     /// In the configuration file, on this line, from 1.
     File(PathBuf, usize),
     /// Nowhere.
@@ -33,7 +31,7 @@ impl Origin {
     pub fn place(&self, setting: &Setting) -> String {
         match self {
             Origin::Flag | Origin::Default => format!("--{}", setting.name),
-            Origin::Environment => setting.environment(),
+            Origin::Environment(variable) => variable.clone(),
             Origin::File(file, line) => format!("{} line {line}: {}", file.display(), setting.name),
         }
     }
@@ -60,14 +58,10 @@ pub fn arguments(except: &[&str]) -> Vec<Arg> {
     arguments
 }
 
-/// Shorter names of flags.
-const ALIASES: [(&str, &str); 2] = [("stale-on-outage-ms-max", "stale-on-outage"), ("write-back-ms", "write-back")];
-
 fn argument(setting: &'static Setting) -> Arg {
-    let aliases = ALIASES.into_iter().filter(|(name, _)| *name == setting.name).map(|(_, alias)| alias);
     let argument = Arg::new(setting.name)
         .long(setting.name)
-        .visible_aliases(aliases)
+        .visible_aliases(setting.alias())
         .value_name(setting.value)
         .help(format!("{} [default: {}]", setting.help(), setting.default_text()))
         .help_heading(setting.group.heading())
@@ -99,9 +93,7 @@ impl Typed {
             typed.read_file(&file, &text)?;
         }
         for (index, setting) in SETTINGS.iter().enumerate() {
-            if let Some(text) = variable(environment, &setting.environment())? {
-                typed.values[index] = Some((text, Origin::Environment));
-            }
+            typed.read_variables(index, environment)?;
             // A command leaves out what it has no use for, `demo` its store.
             if let Ok(Some(texts)) = matches.try_get_many::<String>(setting.name) {
                 let texts: Vec<String> = texts.cloned().collect();
@@ -138,6 +130,23 @@ impl Typed {
         }
     }
 
+    fn read_variables(
+        &mut self,
+        index: usize,
+        environment: &dyn Fn(&str) -> Result<String, VarError>,
+    ) -> Result<(), SettingsError> {
+        let mut first = None;
+        for name in SETTINGS[index].variables() {
+            let Some(text) = variable(environment, &name)? else { continue };
+            if let Some(first) = first {
+                return Err(SettingsError::Twice { place: name, first });
+            }
+            self.values[index] = Some((text, Origin::Environment(name.clone())));
+            first = Some(name);
+        }
+        Ok(())
+    }
+
     fn read_file(&mut self, file: &Path, text: &str) -> Result<(), SettingsError> {
         let line_of = |offset: usize| 1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count();
         let table = DeTable::parse(text).map_err(|error| SettingsError::Syntax {
@@ -151,11 +160,15 @@ impl Typed {
         for (key, value) in entries {
             let line = line_of(key.span().start);
             let key: &str = key.get_ref();
-            let Some(index) = SETTINGS.iter().position(|setting| setting.name == key) else {
+            let Some(index) = index_of(key) else {
                 let (file, key, advice) = (file.into(), key.into(), nearest(key));
                 return Err(SettingsError::UnknownKey { file, line, key, advice });
             };
             let setting = &SETTINGS[index];
+            if let Some((_, Origin::File(_, before))) = &self.values[index] {
+                let place = format!("{} line {line}: {key}", file.display());
+                return Err(SettingsError::Twice { place, first: format!("line {before}") });
+            }
             if let Some(listed) = listed(setting, value) {
                 let wrong = |(at, why)| SettingsError::Map { file: file.into(), line: line_of(at), why };
                 self.values[index] = Some((listed.map_err(wrong)?, Origin::File(file.into(), line)));
@@ -166,7 +179,7 @@ impl Typed {
                 line,
                 key: setting.name,
                 kind,
-                example: setting.default_text(),
+                example: example(setting, value.get_ref()),
             })?;
             self.values[index] = Some((text, Origin::File(file.into(), line)));
         }
@@ -195,6 +208,16 @@ fn listed(setting: &Setting, value: &toml::Spanned<DeValue<'_>>) -> Option<Resul
     None
 }
 
+/// What the file may say in place of `value`: a whole number in place of a broken one, else the default.
+fn example(setting: &Setting, value: &DeValue<'_>) -> String {
+    let whole = match value {
+        DeValue::Float(number) => number.as_str().split_once('.').map(|(whole, _)| whole.to_owned()),
+        _ => None,
+    };
+    let whole = whole.filter(|whole| (setting.read)(&mut Settings::default(), whole).is_ok());
+    setting.literal(&whole.unwrap_or_else(|| setting.default_text()))
+}
+
 /// The value as one would type it, or the name of its kind.
 fn plain(value: &DeValue<'_>) -> Result<String, &'static str> {
     match value {
@@ -211,39 +234,10 @@ fn plain(value: &DeValue<'_>) -> Result<String, &'static str> {
     }
 }
 
-/// What to say of an unknown key.
-fn nearest(key: &str) -> String {
-    match near(key) {
-        Some(near) => format!("did you mean '{}'?", near.name),
-        None => "`forebay config` lists the keys there are".into(),
-    }
-}
-
-/// The setting that may have been meant, if there is one.
-fn near(key: &str) -> Option<&'static Setting> {
-    let written = key.replace('_', "-").to_lowercase();
-    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::damerau_levenshtein(setting.name, &written));
-    // Further off than a third of the word it is another word.
-    nearest.filter(|near| strsim::damerau_levenshtein(near.name, &written) * 3 <= written.len().max(3))
-}
-
-/// What to say of variables that no setting has, where one may have been meant. Others may begin alike: a cluster gives
-/// its programs variables that are named after services.
-pub fn misspelt() -> impl Iterator<Item = String> {
-    std::env::vars_os().filter_map(|(name, _)| advice(name.to_str()?))
-}
-
-fn advice(variable: &str) -> Option<String> {
-    let key = variable.strip_prefix("FOREBAY_")?;
-    let known = variable == CONFIG_ENVIRONMENT || SETTINGS.iter().any(|setting| setting.environment() == variable);
-    let near = near(key).filter(|_| !known)?;
-    Some(format!("{variable} is no setting and has no effect; did you mean {}?", near.environment()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{LogFormat, Settings, Threads};
+    use crate::settings::{LogFormat, Threads};
     use clap::Command;
 
     fn gather(flags: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Result<Typed, SettingsError> {
@@ -275,14 +269,6 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_may_be_meant_for_a_setting_is_told() {
-        let said = advice("FOREBAY_MEMROY").expect("told");
-        assert_eq!(said, "FOREBAY_MEMROY is no setting and has no effect; did you mean FOREBAY_MEMORY?");
-        let others = ["FOREBAY_MEMORY", "FOREBAY_CONFIG", "FOREBAY_SERVICE_HOST", "FOREBAY_PORT_6379_TCP", "MEMROY"];
-        assert_eq!(others.map(advice), [const { None }; 5]);
-    }
-
-    #[test]
     fn flags_over_environment_over_file_over_defaults() {
         let file = "memory = \"1GiB\"\nthreads = 3\n\nlog = 'json'\nallow-public-without-password = true\n";
         let environment = [("FOREBAY_MEMORY", "2GiB"), ("FOREBAY_THREADS", "4")];
@@ -294,7 +280,7 @@ mod tests {
         assert_eq!(settings.partitions, Settings::default().partitions);
         let typed = gather(&["--memory", "3GiB"], &environment, Some(file)).expect("valid");
         assert_eq!(typed.of("memory").2, Origin::Flag);
-        assert_eq!(typed.of("threads").2, Origin::Environment);
+        assert_eq!(typed.of("threads").2, Origin::Environment("FOREBAY_THREADS".into()));
         assert!(matches!(typed.of("log").2, Origin::File(_, 4)));
         assert_eq!(typed.of("partitions").2, Origin::Default);
     }
@@ -303,6 +289,26 @@ mod tests {
     fn flags_with_a_shorter_name_have_both() {
         let settings = settings(&["--stale-on-outage", "7", "--write-back", "8"], &[], None).expect("valid");
         assert_eq!((settings.stale_on_outage_ms_max, settings.write_back_ms), (7, 8));
+    }
+
+    #[test]
+    fn a_shorter_name_works_in_the_environment_and_in_the_file() {
+        let both = [("FOREBAY_STALE_ON_OUTAGE", "off"), ("FOREBAY_WRITE_BACK", "9")];
+        let variables = settings(&[], &both, None).expect("valid");
+        assert_eq!((variables.stale_on_outage_ms_max, variables.write_back_ms), (0, 9));
+        let file = settings(&[], &[], Some("stale-on-outage = 'off'\nwrite-back = 9")).expect("valid");
+        assert_eq!((file.stale_on_outage_ms_max, file.write_back_ms), (0, 9));
+        assert_eq!(settings(&["--write-back", "1"], &both, None).expect("valid").write_back_ms, 1);
+        // The error names what was typed.
+        assert!(error(&[], &[("FOREBAY_WRITE_BACK", "x")], None).starts_with("FOREBAY_WRITE_BACK 'x': "));
+        let twice =
+            "FOREBAY_WRITE_BACK: that is the setting of FOREBAY_WRITE_BACK_MS by another name; give one of them";
+        assert_eq!(error(&[], &[("FOREBAY_WRITE_BACK", "1"), ("FOREBAY_WRITE_BACK_MS", "1")], None), twice);
+        let twice =
+            "forebay.toml line 2: write-back-ms: that is the setting of line 1 by another name; give one of them";
+        assert_eq!(error(&[], &[], Some("write-back = 1\nwrite-back-ms = 1")), twice);
+        let unknown = error(&[], &[], Some("stale-on-outag = 1"));
+        assert!(unknown.ends_with("did you mean 'stale-on-outage'?"), "{unknown}");
     }
 
     #[test]
@@ -391,8 +397,12 @@ mod tests {
         assert!(error(&[], &[], Some("threads = 1\nthreads = 2")).starts_with("forebay.toml line 2: "));
         assert_eq!(
             error(&[], &[], Some("threads = 1.5")),
-            "forebay.toml line 1: threads is a float; write threads = \"cores\""
+            "forebay.toml line 1: threads is a float; write threads = 1"
         );
+        let kind = |text: &str| error(&[], &[], Some(text)).split("; ").nth(1).map(str::to_owned);
+        assert_eq!(kind("write-back-ms = 5.5").as_deref(), Some("write write-back-ms = 5"));
+        assert_eq!(kind("write-back-ms = 0x5").as_deref(), Some("write write-back-ms = 0"));
+        assert_eq!(kind("log = [1]").as_deref(), Some("write log = \"text\""));
         assert!(error(&["--config", "/nowhere/x.toml"], &[], None).starts_with("can't read the configuration"));
     }
 
@@ -401,7 +411,9 @@ mod tests {
         let text = error(&["--listen", "0.0.0.0:6379"], &[], None);
         assert!(text.contains("--password-file") && text.contains("127.0.0.1:6379"), "{text}");
         assert!(!text.contains("allow"), "who is in a hurry is not told how to leave the door open: {text}");
-        assert!(error(&["--http", "[::]:7379"], &[], None).starts_with("--http"));
+        let http = error(&["--http", "[::]:7379"], &[], None);
+        assert!(http.starts_with("--http") && http.contains("127.0.0.1:7379") && http.contains("proxy"), "{http}");
+        assert!(!http.contains("password-file"), "a password keeps strangers out of the figures of no server: {http}");
         let tls = ["--tls-listen", "10.0.0.1:1", "--tls-cert", "c", "--tls-key", "k"];
         assert!(error(&tls, &[], None).starts_with("--tls-listen"));
         assert!(error(&["--listen", "[::ffff:10.0.0.1]:1"], &[], None).starts_with("--listen"));

@@ -18,8 +18,11 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     let refused = |error: String| CommandError::Usage(error);
     let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(checks::policy(text, &error)))? {
         Contender::Online(choice) => Ok(choice),
-        Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
+        Contender::Offline(name, _) => Err(refused(format!(
+            "no server has policy {name}, which knows the future; give --policy without it: --policy lru,s3-fifo"
+        ))),
     };
+    args.traces.iter().try_for_each(|trace| super::can_be_read(trace))?;
     let policies = policies(&args.policy).iter().map(choice).collect::<Result<Vec<_>, _>>()?;
     let options = LikeServerOptions {
         policies,

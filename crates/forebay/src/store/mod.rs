@@ -130,6 +130,14 @@ pub struct Caps {
     pub applies: bool,
 }
 
+impl Caps {
+    /// Whether it may acknowledge what it has not flushed, and lose that when it is reopened. Only stores in this
+    /// process do, and they take groups in order. A database has each commit on its disk before it answers.
+    pub fn keeps_back(&self) -> bool {
+        self.ordered
+    }
+}
+
 /// Bytes of names with which an answer to [`Store::scan`] or [`Store::expired`] ends, whatever its limit.
 pub const NAMES_BYTES_MAX: usize = 1 << 20;
 

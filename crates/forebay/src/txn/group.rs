@@ -22,6 +22,7 @@
 
 mod last;
 mod now;
+mod opened;
 mod published;
 mod queue;
 mod room;
@@ -310,10 +311,7 @@ impl Committer {
     pub(super) fn follow_incarnation(&self) {
         let (incarnation, sequence) = (self.store.incarnation(), self.store.minted());
         if incarnation > self.mint.incarnation() {
-            tracing::warn!(
-                incarnation,
-                "the store was opened anew: what was not flushed, if it keeps that back, is lost; the cache is given up"
-            );
+            opened::tell(self.store.caps(), incarnation);
             // First the cache: a transaction of the new incarnation must not read what the old one has cached.
             self.cache.clear(|_| true);
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::family::subcommands;
 use super::{Command, Effect, Group, Run, all};
 
 impl Group {
@@ -49,6 +50,10 @@ pub fn markdown_table() -> String {
             let name = command.name.to_ascii_uppercase();
             let usage = format!("{name} {}", command.syntax.replace('|', "\\|"));
             let _ = writeln!(text, "| `{}` | {} | {} |", usage.trim_end(), effect(command), command.summary);
+            for sub in subcommands(command.name) {
+                let usage = format!("{name} {} {}", sub.name.to_ascii_uppercase(), sub.syntax.replace('|', "\\|"));
+                let _ = writeln!(text, "| `{}` |  | {} |", usage.trim_end(), sub.summary.replace('|', "\\|"));
+            }
         }
     }
     text.push('\n');

@@ -57,7 +57,7 @@ pub(super) const PENDING: Sub = Sub {
 pub(super) const DRAIN: Sub = Sub {
     name: "drain",
     syntax: "RESUME",
-    summary: "Carries over what is buffered although the store was found in an earlier state, or others had it since",
+    summary: "Applies what is buffered although the store was found in an earlier state, or others had it since",
     arity: 3,
     flags: &[Flag::Admin],
     run: SubRun::Engine(|session, frame| {

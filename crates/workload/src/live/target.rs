@@ -46,17 +46,17 @@ impl Target {
         Target::Resp { address: address.to_owned(), login: None }
     }
 
-    /// PostgreSQL at a URL, or what is wrong with it.
+    /// PostgreSQL at a URL, or what is wrong with it; that does not quote the URL, which may hold a password.
     pub fn direct(url: &str, password: Option<Vec<u8>>) -> Result<Target, LiveError> {
         #[cfg(feature = "postgres")]
         return match url.parse() {
             Ok(address) => Ok(Target::Direct { address: std::sync::Arc::new(address), password }),
-            Err(why) => Err(LiveError::Parameters(format!("'{url}' is no URL of a database: {why}"))),
+            Err(why) => Err(LiveError::Parameters(why)),
         };
         #[cfg(not(feature = "postgres"))]
         {
-            drop(password);
-            Err(LiveError::Parameters(format!("{url}: this program was built without the feature `postgres`")))
+            drop((url, password));
+            Err(LiveError::Parameters("this program was built without the feature `postgres`".into()))
         }
     }
 

@@ -19,8 +19,8 @@ pub(in crate::command) const QUARANTINE: Sub = Sub {
     name: "quarantine",
     syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | \
              DROP ticket|ALL reason",
-    summary: "Transactions that the store refuses, that read what has changed, or that wait while nothing is carried \
-              over: shows them, has them tried again, applies one whatever it read, or gives one up for good",
+    summary: "Transactions that the store refuses, that read what has changed, or that wait while nothing is \
+              applied: shows them, has them tried again, applies one whatever it read, or gives one up for good",
     arity: -3,
     flags: &[Flag::Admin],
     run: SubRun::Engine(|session, frame| {
@@ -51,6 +51,7 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
             given_up(session, ticket, &reason).await?;
             Ok(Reply::OK)
         }
+        (action, 4) if is(action, "apply") || is(action, "drop") => Err(no_reason()),
         (action, _) if ["show", "retry", "apply", "drop"].iter().any(|word| is(action, word)) => Err(wrong()),
         (action, _) => Err(errors::unknown_subcommand("CACHE QUARANTINE", action)),
     }
@@ -169,9 +170,13 @@ fn reason(arg: &[u8]) -> Result<String, Reply> {
     }
     let reason = String::from_utf8_lossy(arg).replace(char::is_control, " ").trim().to_owned();
     match reason.is_empty() {
-        true => Err(Reply::error("ERR a reason is needed: it is logged, and told to whoever asks for the ticket")),
+        true => Err(no_reason()),
         false => Ok(reason),
     }
+}
+
+fn no_reason() -> Reply {
+    Reply::error("ERR a reason is needed: it is logged, and told to whoever asks for the ticket")
 }
 
 fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
