@@ -11,6 +11,7 @@ use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
 use forebay_bench::figures::Summary;
 use forebay_bench::report::Report;
+use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::{Postgres, setup};
 
 use crate::server::Server;
@@ -123,7 +124,7 @@ fn drain(options: &Options, server: &Server, target: &Target, workers: usize) ->
     let maps: Vec<String> =
         target.version.iter().map(|version| format!("item:{{id}} -> items(id) version({version})")).collect();
     let opening = store_options(server, &database, &maps)?;
-    runtime.block_on(setup::init(&opening))?;
+    runtime.block_on(setup::init(&opening, VersionMode::None))?;
     let store = Arc::new(runtime.block_on(Postgres::open(opening))?);
     let mint = Mint::new(store.incarnation());
     let payload = Blob::from(vec![b'x'; options.document_bytes]);

@@ -8,6 +8,7 @@ use forebay::Key;
 use forebay::store::{Outside, Store};
 use forebay_bench::figures::Summary;
 use forebay_bench::report::Report;
+use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::{OutsideBy, Postgres, PostgresOptions, setup};
 use tokio_postgres::{Client, NoTls};
 
@@ -90,7 +91,7 @@ fn seen_with(options: &Options, server: &Server, way: Way, pause_ms: u64) -> Res
     let (runtime, database) = (runtime()?, table(server));
     let outside_pause = Duration::from_millis(pause_ms);
     let opening = PostgresOptions { outside_pause, ..opening(server, &database, way)? };
-    runtime.block_on(setup::init(&opening))?;
+    runtime.block_on(setup::init(&opening, VersionMode::None))?;
     let store = runtime.block_on(Postgres::open(opening.clone()))?;
     let url = server.url(&database);
     let seen: Result<Vec<u64>, Failed> = runtime.block_on(async {
@@ -153,7 +154,7 @@ fn commits_per_second(options: &Options, server: &Server, way: Option<Way>, dura
     let mut store = None;
     if let Some(way) = way {
         let opening = opening(server, &database, way)?;
-        runtime.block_on(setup::init(&opening))?;
+        runtime.block_on(setup::init(&opening, VersionMode::None))?;
         let opened = Arc::new(runtime.block_on(Postgres::open(opening.clone()))?);
         let watched = opened.clone();
         runtime.spawn(async move { while watched.outside().await.is_some() {} });

@@ -295,8 +295,9 @@ impl Buffer {
     /// The store was found in another state than what waits was made to. What is shown is unknown until the store was
     /// asked, unless it follows from what waits alone.
     ///
-    /// In a store that is only ours what waits gets other versions, of this `incarnation` if there is one: a document that is known by
-    /// the version under which it was shown would be taken for what it was. What is committed later needs greater ones.
+    /// In a store that is only ours what waits gets other versions, of this `incarnation` if there is one. A document
+    /// that is known by the version under which it was shown would be taken for what it was. What is committed later
+    /// needs greater ones.
     pub fn forget_all_known(&mut self, incarnation: Option<u64>) -> Forgotten {
         let renames = self.owned && incarnation.is_some() && !mutation::on(Fault::VersionKeptForAnotherState);
         let incarnation = incarnation.unwrap_or_default();
