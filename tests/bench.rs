@@ -310,7 +310,10 @@ fn what_is_wrong_is_said_in_a_line_with_the_fix() {
     let with = |more: &[&'static str]| -> Vec<&str> { [&a[..], more].concat() };
     refused(&with(&["--to", "127.0.0.1:1"]), &["can't reach 127.0.0.1:1", "is it running"]);
     refused(&with(&["--direct", "postgres://app@127.0.0.1:1/shop"]), &["can't reach PostgreSQL 127.0.0.1:1/shop"]);
-    refused(&with(&["--direct", "mysql://h/shop"]), &["'mysql://h/shop' is no URL", "postgres://user@host/database"]);
+    refused(
+        &with(&["--direct", "mysql://h/shop"]),
+        &["--direct 'mysql://h/shop'", "give postgres://user@host/database"],
+    );
     refused(&with(&["--direct", "postgres://app:secret@h/shop"]), &["--store-password-file"]);
     let narrow = Forebay::start("memory", &["--clients-max", "5"]);
     let full = ["--connections", "6", "--records", "10", "--to"];
