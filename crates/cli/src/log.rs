@@ -48,8 +48,8 @@ pub fn start(settings: &Settings) {
             true => tracing::error!(
                 place,
                 why,
-                "the store's file is damaged: stop forebay, look at the file with `forebay check FILE`, restore it from \
-                 a backup, or move it away to begin with an empty one"
+                "the store's file is damaged: stop forebay, look at the file with `forebay check FILE`, restore it \
+                 from a backup, or move it away to begin with an empty one"
             ),
             false => tracing::error!(place, why, "a bug: panicked"),
         }
