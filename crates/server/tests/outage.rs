@@ -173,7 +173,7 @@ async fn what_is_malformed_or_too_large_is_refused() {
         ("CACHE QUARANTINE LIST COUNT 1001", "-LIMIT shown_max 1000|"),
         ("CACHE QUARANTINE RETRY", &arguments("cache|quarantine")),
         ("CACHE QUARANTINE RETRY some", ticket),
-        ("CACHE QUARANTINE DROP 1", "-ERR a reason is needed: it is logged, and told to whoever asks for the ticket|"),
+        ("CACHE QUARANTINE DROP 1", "-ERR a reason is needed: it is logged, and told to clients that ask for it|"),
         ("CACHE QUARANTINE DROP x why", ticket),
         (&long_reason, "-LIMIT reason_bytes_max 1024|"),
         ("CACHE DRAIN", &arguments("cache|drain")),

@@ -41,6 +41,7 @@ use form_of::FormOf;
 use map::Maps;
 pub use names::{is_like, misspelt};
 use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
+#[cfg(feature = "lab")]
 pub use number::{PARTITIONS_MAX, THREADS_MAX};
 pub use typed::{Origin, Typed, arguments};
 

@@ -127,7 +127,7 @@ fn of_table(table: &Table, keeping: Option<&Keeping>) -> String {
     let function = format!("forebay.{}", quoted(&function_name(name)));
     let mut text = String::new();
     let mode = table.mapping.version;
-    // Of before nothing is known: what was written meanwhile may have left versions as they were.
+    // Without triggers that keep them, writes may have left versions as they were.
     let is_kept = keeping.is_some_and(|keeping| keeping.keeps(mode));
     match mode {
         VersionMode::None | VersionMode::Auto => return text,

@@ -121,7 +121,7 @@ pub(in crate::postgres) struct Table {
     /// Bytes of a row, at most; see `size`.
     #[serde(skip, default = "super::size::any")]
     pub(in crate::postgres) row_bytes_max: usize,
-    /// What is to be mended of its triggers though it can be served.
+    /// What is wrong with its triggers. The table is served all the same.
     #[serde(skip)]
     pub(in crate::postgres) doubt: Option<String>,
 }
@@ -272,7 +272,7 @@ pub(in crate::postgres) async fn look_up(
     Ok(look_up_to(client, mapping, false).await?.map(|(table, _)| table))
 }
 
-/// The same as long as what keeps versions is yet to be made, and what there is of it: its mode stays as it is given.
+/// Likewise before the triggers are made that keep versions, and which of them there are. The mode is the one given.
 pub(in crate::postgres) async fn look_up_to_prepare(
     client: &Client,
     mapping: &Mapping,

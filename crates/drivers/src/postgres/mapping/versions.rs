@@ -117,7 +117,8 @@ impl Keeping {
         self.column
     }
 
-    /// What stands in the way of `mapping`; `owner` has the table, and `may_trigger` says whether our role may mend it.
+    /// Why `mapping` can not be served. `owner` is the table's owner; `may_trigger` says whether our role may make
+    /// triggers.
     pub(super) fn problems(&self, mapping: &Mapping, (may_trigger, owner): (bool, &str)) -> Vec<String> {
         let (name, wanted) = (&self.name, mapping.version);
         let failing = |trigger: &Trigger| {
@@ -183,7 +184,7 @@ impl Keeping {
         })
     }
 
-    /// What is to be mended though forebay starts: triggers that do not do what they are there for.
+    /// Triggers that are disabled or incomplete. Forebay starts all the same.
     pub(super) fn doubt(&self) -> Option<String> {
         let incomplete = || {
             let there: Vec<&str> = self.triggers.iter().map(|trigger| trigger.name.as_str()).collect();
@@ -198,7 +199,7 @@ impl Keeping {
     }
 }
 
-/// What is to be mended of the triggers of `tables`, where they are what tells what others write.
+/// What is wrong with the triggers of `tables`, if triggers are what tells of other programs' writes.
 pub(in crate::postgres) fn doubts(tables: &[Table], outside: OutsideBy) -> impl Iterator<Item = &String> {
     let first = |(at, table): &(usize, &Table)| !tables[..*at].iter().any(|other| other.oid == table.oid);
     let by_triggers = matches!(outside, OutsideBy::Triggers | OutsideBy::Auto);

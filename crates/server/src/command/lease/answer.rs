@@ -114,7 +114,7 @@ impl Answer {
         written.flush();
     }
 
-    /// The same as a reply.
+    /// The answer as a reply.
     pub(crate) fn reply(&self) -> Reply {
         let mut built = Built { open: Vec::new(), done: Reply::Nil };
         self.put(&mut built);

@@ -176,7 +176,7 @@ fn reason(arg: &[u8]) -> Result<String, Reply> {
 }
 
 fn no_reason() -> Reply {
-    Reply::error("ERR a reason is needed: it is logged, and told to whoever asks for the ticket")
+    Reply::error("ERR a reason is needed: it is logged, and told to clients that ask for it")
 }
 
 fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
