@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -327,6 +328,50 @@ fn what_rots_while_it_is_open_says_what_to_do() {
         match block_on(store.commit(&[commit])).remove(0) {
             CommitOutcome::Unknown(why) | CommitOutcome::Unavailable(why) => says(why),
             other => panic!("{byte}: {other:?}"),
+        }
+    }
+}
+
+/// A file that another program cuts, or writes an older copy over, takes no commit from then on.
+#[test]
+fn a_file_that_another_program_changes_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let interval = Durability::Interval { sync_ms: 60_000 };
+    for (name, change) in [("cut to nothing", Some(0)), ("cut", Some(1)), ("cut", Some(9)), ("overwritten", None)] {
+        for durability in [Durability::Always, interval] {
+            let case = format!("{name} {change:?} {durability:?}");
+            let path = folder.path().join(&case);
+            fill(&open(&path).unwrap());
+            let older = std::fs::read(&path).unwrap();
+            let store = Embedded::open(runtime(), &path, EmbeddedOptions { durability, ..OPTIONS }).unwrap();
+            fill(&store);
+            block_on(store.flush()).unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            match change {
+                Some(tenths) => file.set_len(older.len() as u64 / 10 * tenths).unwrap(),
+                None => (&file).write_all(&older).unwrap(),
+            }
+            let left = file.metadata().unwrap().len();
+            let mint = Mint::new(store.incarnation() + 1);
+            // Grows the file: its new pages lie after the cut.
+            let long = Change::Put(Value::bytes(vec![b'x'; 3 << 20]));
+            let commit_id = TxnId(mint.next());
+            let commit = Commit::new(commit_id, mint.next(), vec![write(&key("long"), None, vec![long])]);
+            let why = match block_on(store.commit(&[commit])).remove(0) {
+                CommitOutcome::Unknown(why) | CommitOutcome::Unavailable(why) => why,
+                // What a crash may cost anyway is not on the disk yet.
+                CommitOutcome::Committed(_) if durability == interval => {
+                    block_on(store.flush()).unwrap_err().to_string()
+                }
+                other => panic!("{case}: {other:?}"),
+            };
+            let told = ["while it is open", &case, "restore it from a backup"];
+            assert!(told.iter().all(|part| why.contains(part)), "{case}: {why}");
+            // Nor does it go on with what is left.
+            let why = block_on(store.outcome(commit_id)).unwrap_err().to_string();
+            assert!(why.contains("can't be reopened"), "{case}: {why}");
+            assert!(block_on(store.get(&[key("small 7")])).is_err(), "{case}");
+            assert!(change.is_none() || file.metadata().unwrap().len() == left, "{case}: it has its length back");
         }
     }
 }

@@ -36,6 +36,10 @@ const FULL_CAREFUL_MS: u64 = 60_000;
 /// Snapshots that a read takes before it waits for the writer, if each is overtaken by a delete of one of its keys.
 const SNAPSHOTS_MAX: usize = 8;
 
+/// Another program has written an older copy over the open file. What was flushed since then is not in it.
+const OLDER: &str = "it holds an older state than forebay has flushed; stop forebay, then restore it from a backup, or \
+                     start forebay to go on with this state";
+
 pub(super) struct Engine {
     pub runtime: Runtime,
     pub name: String,
@@ -58,6 +62,8 @@ struct Writer {
     applied: AppliedIds,
     /// Number of the newest group that was acknowledged.
     group: u64,
+    /// Number of the newest group that is safe on disk.
+    flushed_group: u64,
     next_part_id: u64,
     /// Bytes of rows written since the last durable commit.
     unflushed_bytes: u64,
@@ -103,6 +109,7 @@ impl Engine {
         let writer = Writer {
             applied: loaded.applied,
             group: loaded.totals.group,
+            flushed_group: loaded.totals.group,
             next_part_id: loaded.next_part_id,
             unflushed_bytes: 0,
             unflushed: false,
@@ -200,6 +207,10 @@ impl Engine {
         let loses = |loaded: &Loaded| loaded.totals.group < writer.group;
         let opened = file::open(&self.name, &self.make, self.options.page_cache_bytes, loses);
         let (database, loaded) = opened.map_err(|error| error.to_string())?;
+        if loaded.totals.group < writer.flushed_group {
+            file::let_go(database);
+            return Err(OLDER.to_owned());
+        }
         let lost = loses(&loaded);
         let mut tombstones = locked(&self.tombstones);
         if lost {
@@ -218,6 +229,7 @@ impl Engine {
         writer.applied.denied().for_each(|id| applied.deny(id));
         writer.applied = applied;
         writer.group = loaded.totals.group;
+        writer.flushed_group = loaded.totals.group;
         writer.next_part_id = loaded.next_part_id;
         (writer.unflushed, writer.unflushed_bytes) = (false, 0);
         self.set_counts(&loaded.totals.counts);
@@ -337,6 +349,9 @@ impl Engine {
         writer.applied.add(writer.group, std::mem::take(&mut taken.ids).into());
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
+        if taken.durable {
+            writer.flushed_group = writer.group;
+        }
         writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };
         self.set_counts(&taken.counts);
     }
@@ -387,6 +402,7 @@ impl Engine {
         match flushed {
             Ok(()) => {
                 (writer.unflushed, writer.unflushed_bytes) = (false, 0);
+                writer.flushed_group = writer.group;
                 Ok(())
             }
             Err(why) => {

@@ -3,16 +3,15 @@
 use std::any::Any;
 use std::fmt;
 use std::io;
-use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use redb::{
-    BackendError, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableError,
-    TableHandle,
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableError, TableHandle,
 };
 use thiserror::Error;
 
+use super::disk::Disk;
 use super::rows::{self, Meta, Totals};
 use crate::key::SPACES;
 use crate::store::applied::AppliedIds;
@@ -67,65 +66,6 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
-}
-
-/// A boxed disk, as redb wants it.
-struct Backend(Box<dyn StorageBackend>);
-
-impl fmt::Debug for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.0.close()
-    }
-
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.query_lock_range(start, end)
-    }
 }
 
 /// What is kept of the file in memory.
@@ -204,7 +144,7 @@ pub(super) fn open(
     cache_bytes: usize,
     raises: impl FnOnce(&Loaded) -> bool,
 ) -> Result<(Database, Loaded), OpenError> {
-    let backend = make().map_err(|source| io_error(name, source))?;
+    let backend = make().and_then(Disk::open).map_err(|source| io_error(name, source))?;
     let database = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = Builder::new();
         // redb counts a page's own bytes; allocated with its reference counts it is in a larger size class.
@@ -215,7 +155,7 @@ pub(super) fn open(
                 tracing::warn!("the store was not closed properly; checking all of it, which takes a while");
             }
         });
-        builder.create_with_backend(Backend(backend))
+        builder.create_with_backend(backend)
     }));
     let database = match database {
         Ok(opened) => opened.map_err(|error| open_error(name, error))?,

@@ -31,6 +31,7 @@
 //! incarnation rises, and commits minted before are refused, because what they read may be lost.
 
 mod check;
+mod disk;
 mod engine;
 mod file;
 mod given;
