@@ -90,13 +90,15 @@ fn warn_of_memory(settings: &Settings) {
 fn warn_of_the_public(settings: &Settings) {
     for (setting, address) in settings.public() {
         if settings.allow_public_without_password {
-            tracing::warn!(%address, "whoever reaches this server may read and destroy all that it holds: no password");
+            tracing::warn!(%address, "any client that reaches this server may read and destroy all that it holds: it asks for no password");
         }
         match setting {
             "listen" => {
                 tracing::warn!(%address, "passwords and data travel in the clear to --listen; see --tls-listen")
             }
-            "http" => tracing::warn!(%address, "figures are shown to whoever reaches --http: it asks for no password"),
+            "http" => {
+                tracing::warn!(%address, "any client that reaches --http sees the figures: it asks for no password")
+            }
             _ => {}
         }
     }

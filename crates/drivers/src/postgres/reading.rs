@@ -245,6 +245,6 @@ pub(super) const DOCUMENTS: u32 = 0;
 
 fn is_locked() -> ReadError {
     let unavailable =
-        "somebody has locked the table in PostgreSQL (LOCK TABLE, ALTER TABLE, VACUUM FULL; see pg_locks)";
+        "another session has locked the table in PostgreSQL (LOCK TABLE, ALTER TABLE, VACUUM FULL; see pg_locks)";
     ReadError::Locked(Unavailable(unavailable.into()))
 }

@@ -181,7 +181,7 @@ fn the_server_gives_up_what_it_kept_for_the_slot() {
         world.sql("CHECKPOINT");
     }
     let checked = world.runtime.block_on(setup::check(&world.options)).expect("it can be looked at").notes;
-    assert!(checked.iter().any(|line| line.contains("is lost: it will be made anew")), "{checked:?}");
+    assert!(checked.iter().any(|line| line.contains("is lost: it will be made again")), "{checked:?}");
     let (store, _) = opened(&world);
     until_watched(&world, &store);
 }

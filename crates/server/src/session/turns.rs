@@ -60,7 +60,7 @@ impl Turns {
         self.shared.engine.runtime().turn().await;
         self.after_end += if self.client.has_ended() { WORK_PER_TURN } else { 0 };
         if self.client.is_killed() || self.after_end > WORK_AFTER_END_MAX {
-            return Err(Reply::error("ERR nobody waits for the answer"));
+            return Err(Reply::error("ERR no client waits for the answer"));
         }
         if self.shared.stopping.is_set() {
             return Err(Reply::error("ERR the server is stopping"));

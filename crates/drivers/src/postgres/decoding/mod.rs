@@ -261,7 +261,7 @@ impl Inner {
         }
         // Somebody may have dropped it, made it anew, or read it in our place: what that took we shall never see.
         if self.place(client, &decoder.slot).await? != decoder.place {
-            return Err(format!("somebody else has read or made the replication slot {}", decoder.slot));
+            return Err(format!("another program has read or made the replication slot {}", decoder.slot));
         }
         let sources = self.sources(client).await?;
         // Rows may have come and gone with a table, and lines may have been read as what they no longer are.
@@ -284,7 +284,7 @@ impl Inner {
     /// Where the slot stands, of which something is known then.
     async fn place(&self, client: &Client, slot: &str) -> Result<String, String> {
         let state = slot::state(client, slot).await.map_err(|error| told(&error))?;
-        let state = state.ok_or_else(|| format!("somebody has dropped the replication slot {slot}"))?;
+        let state = state.ok_or_else(|| format!("another session has dropped the replication slot {slot}"))?;
         if state.lost {
             return Err(format!("the server gave up the log that it kept for the replication slot {slot}"));
         }

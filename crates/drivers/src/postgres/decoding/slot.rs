@@ -84,12 +84,12 @@ pub(super) async fn make(client: &Client, name: &str) -> Result<(), NotMade> {
     match state(client, name).await.map_err(waits)? {
         Some(State { fits: false, .. }) => {
             return Err(NotMade::Never(format!(
-                "the replication slot {name} is somebody else's; SELECT pg_drop_replication_slot('{name}') if nobody \
-                 needs it"
+                "the replication slot {name} belongs to another program; SELECT pg_drop_replication_slot('{name}') if \
+                 no program needs it"
             )));
         }
         Some(State { lost: true, .. }) => {
-            tracing::warn!(slot = name, "the server gave up the log that it kept for the slot; it is made anew");
+            tracing::warn!(slot = name, "the server gave up the log that it kept for the slot; it is made again");
             client.execute("SELECT pg_drop_replication_slot($1::text)", &[&name]).await.map_err(waits)?;
         }
         Some(_) => return readable(client, name).await,
@@ -175,7 +175,7 @@ pub(in crate::postgres) async fn notes(client: &Client, warnings: &mut Vec<Strin
         Some(state) if state.fits => vec![format!(
             "the replication slot {name} keeps {} KiB of the server's log{}",
             state.retained_bytes.div_ceil(1024),
-            if state.lost { ", and is lost: it will be made anew" } else { "" }
+            if state.lost { ", and is lost: it will be made again" } else { "" }
         )],
         _ => vec![format!("the replication slot {name} is not there yet; `forebay serve` makes it")],
     };
