@@ -90,7 +90,7 @@ fn warn_of_memory(settings: &Settings) {
 fn warn_of_the_public(settings: &Settings) {
     for (setting, address) in settings.public() {
         if settings.allow_public_without_password {
-            tracing::warn!(%address, "any client that reaches this server may read and destroy all that it holds: it asks for no password");
+            tracing::warn!(%address, "any client that reaches it may read and destroy all: it asks for no password");
         }
         match setting {
             "listen" => {

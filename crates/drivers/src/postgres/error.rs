@@ -16,8 +16,8 @@ pub enum OpenError {
     },
     /// It let us in, and then did not answer.
     #[error(
-        "PostgreSQL at {place} let forebay in and did not answer then, for {seconds} s: it hangs, or another session has \
-         locked a table that is looked at; look at pg_stat_activity"
+        "PostgreSQL at {place} let forebay in and did not answer then, for {seconds} s: it hangs, or another session \
+         has locked a table that is looked at; look at pg_stat_activity"
     )]
     Hangs {
         /// Host, port and database.

@@ -153,8 +153,8 @@ impl Unwatched {
         for table in self.names.iter().filter(|_| by != OutsideBy::Off) {
             tracing::warn!(
                 table,
-                "nothing tells what other programs write to this table: cached rows are compared with it every \
-                 --unwatched-ms; run forebay store init, or give --outside decoding"
+                "nothing tells what other programs write to this table: cached rows are compared with it as often \
+                 as --unwatched-ms says; run forebay store init, or give --outside decoding"
             );
         }
     }

@@ -27,7 +27,7 @@ pub enum TicketState {
     Dropped(String),
     /// It was applied, or an operator gave it up: before the last start, or so long ago that nobody remembers which.
     Over,
-    /// It is gone: a loss of power took it before the journal was synced.
+    /// It is gone: the journal was cut, or power was lost before it was synced.
     Lost,
     /// No such ticket was given.
     Unknown,

@@ -350,7 +350,9 @@ async fn waited(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply>
         TicketState::Conflict(reason) => simple(format!("CONFLICT {reason}")),
         TicketState::Dropped(reason) => simple(format!("DROPPED {reason}")),
         TicketState::Over => simple("OVER it was applied or dropped, before the last start or long ago".to_owned()),
-        TicketState::Lost => simple("LOST a loss of power took it before the journal was synced".to_owned()),
+        TicketState::Lost => {
+            simple("LOST it was cut off the journal, or power was lost before it was synced".to_owned())
+        }
         TicketState::Unknown => Err(Reply::error(format!("ERR there is no ticket {ticket}"))),
     }
 }

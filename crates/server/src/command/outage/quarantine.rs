@@ -127,7 +127,9 @@ fn not_decided(session: &Session, ticket: u64) -> Reply {
         (TicketState::Applied(version), _) => format!("is already applied: APPLIED {version}"),
         (TicketState::Dropped(reason), _) => format!("is already dropped: {reason}"),
         (TicketState::Over, _) => "is over: it was applied or dropped, before the last start or long ago".to_owned(),
-        (TicketState::Lost, _) => "is lost: a loss of power took it before the journal was synced".to_owned(),
+        (TicketState::Lost, _) => {
+            "is lost: it was cut off the journal, or power was lost before it was synced".to_owned()
+        }
         (_, other) if other != ticket => format!("is part of ticket {other}"),
         _ => match gate.with_buffer(|buffer| buffer.standing(ticket)) {
             Some(Standing::Ordered) => "is already being applied (CACHE QUARANTINE APPLY)".to_owned(),
