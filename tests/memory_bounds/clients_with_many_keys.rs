@@ -43,9 +43,14 @@ fn worst_beside(forebay: &Forebay, over: &AtomicBool) -> Duration {
     worst
 }
 
-/// Has all clients send what `make` makes for them, and waits until each has an answer. Fails if memory was ever above
-/// what is promised.
+/// As [`all_ask_by`], with few threads that send.
 fn all_ask(row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
+    all_ask_by(20, DEBUG_MORE, row, clients, make);
+}
+
+/// Has all clients send what `make` makes for them, by so many at a time, and waits until each has an answer. Fails if
+/// memory was ever above what is promised, and so many bytes `more`.
+fn all_ask_by(threads: usize, more: u64, row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
     rlimit::increase_nofile_limit(4_096).expect("the limit of open files can be asked for");
     let arguments = ["--memory", "64MiB", "--durability", "never", "--log-level", "info"];
     let forebay = Arc::new(Forebay::start("embedded", &arguments));
@@ -62,7 +67,7 @@ fn all_ask(row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
             let _ = stream.write_all(sent);
         };
         let pairs: Vec<_> = streams.iter().zip(&sent).collect();
-        for some in pairs.chunks(clients.div_ceil(20)) {
+        for some in pairs.chunks(clients.div_ceil(threads)) {
             let some = some.to_vec();
             scope.spawn(move || some.into_iter().for_each(ask));
         }
@@ -73,7 +78,7 @@ fn all_ask(row: &str, clients: usize, make: impl Fn(usize) -> bytes::BytesMut) {
         (answers, other.join().expect("the other client is served"))
     });
     let server = Server { forebay, row: "", before: 0 };
-    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB + DEBUG_MORE);
+    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB + more);
     println!("{row}: peak {} MiB, another client waited {worst:?} at most", peak / MIB);
     let unanswered: Vec<&String> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert!(unanswered.is_empty(), "{row}: {} of {clients} are not answered: {}", unanswered.len(), unanswered[0]);
@@ -102,6 +107,71 @@ fn clients_that_make_large_collections() {
         encoded(["LPUSH", &list].into_iter().chain(std::iter::repeat_n("", 200_000)), &mut out);
         out
     });
+}
+
+/// Each has hundreds of KiB on its way, and takes 1 KiB for each key while it runs. They are looked at for seconds,
+/// for all of them take a debug build a minute.
+#[test]
+fn clients_that_write_many_keys() {
+    const PAIRS: usize = 30_000;
+    const LOOKED_AT: Duration = Duration::from_secs(12);
+    let forebay = Arc::new(Forebay::start("embedded", &["--memory", "64MiB", "--durability", "interval"]));
+    let server = Server { forebay: forebay.clone(), row: "MSET", before: 0 };
+    let connect = |_| TcpStream::connect(forebay.address).expect("it listens");
+    let streams: Vec<TcpStream> = (0..300).map(connect).collect();
+    std::thread::scope(|scope| {
+        for (client, mut stream) in streams.iter().enumerate() {
+            scope.spawn(move || {
+                let keys: Vec<String> = (0..PAIRS).map(|key| format!("m{client}-{key}")).collect();
+                let mut out = bytes::BytesMut::new();
+                encoded(["MSET"].into_iter().chain(keys.iter().flat_map(|key| [key.as_str(), "v"])), &mut out);
+                stream.set_write_timeout(Some(LOOKED_AT)).expect("a timeout");
+                // Most of them wait for their turn.
+                let _ = stream.write_all(&out);
+            });
+        }
+        std::thread::sleep(LOOKED_AT);
+    });
+    let (peak, most) = (server.peak(), MANY_KEYS_MEMORY / 10 * 11 + 64 * MIB);
+    println!("MSET: peak {} MiB", peak / MIB);
+    assert!(peak <= most, "a peak of {} MiB, at most {}", peak / MIB, most / MIB);
+    drop(streams);
+}
+
+/// What is kept of each argument is more than the argument; what breaks the protocol at its end keeps none of it.
+#[test]
+fn clients_that_send_many_short_arguments() {
+    all_ask_by(CLIENTS_WITH_MANY_KEYS, 0, "30,000 short arguments", CLIENTS_WITH_MANY_KEYS, |_| {
+        let mut out = bytes::BytesMut::from(&b"*30000\r\n"[..]);
+        (0..29_000).for_each(|_| out.extend_from_slice(b"$3\r\nabc\r\n"));
+        out.extend_from_slice(b"*1\r\n");
+        out
+    });
+}
+
+/// The document that is copied, and the one that gives way, are read for each of them.
+#[test]
+fn clients_that_copy_a_long_document() {
+    let server = Server::over("16 clients with COPY of 15 MB", "embedded", &["--durability", "interval"]);
+    let mut connection = server.connect();
+    connection.call(&["SETRANGE", "long", "14999999", "x"]);
+    let copies = (0..16).map(|client| request(&["COPY", "long", &format!("copy{client}"), "REPLACE"]));
+    let copies: Vec<Vec<String>> = copies.collect();
+    assert_eq!(connection.pipeline(&copies), vec![Reply::Integer(1); 16]);
+    std::thread::scope(|scope| {
+        for copy in copies {
+            let mut connection = server.connect();
+            scope.spawn(move || {
+                for _ in 0..2 {
+                    assert_eq!(
+                        connection.pipeline(&[copy.clone(), copy.clone()]),
+                        [Reply::Integer(1), Reply::Integer(1)]
+                    );
+                }
+            });
+        }
+    });
+    server.stayed_below(PROMISED);
 }
 
 /// Answers of many short items are large before they are encoded: one is made at a time.

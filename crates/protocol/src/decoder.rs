@@ -191,7 +191,7 @@ impl Decoder {
         match &result {
             Ok(Scan::Incomplete) => {}
             Ok(Scan::Skip(_) | Scan::Complete(_)) => (self.position, self.searched) = (0, 0),
-            Err(error) => self.failed = Some(error.clone()),
+            Err(error) => (self.failed, self.spans) = (Some(error.clone()), Vec::new()),
         }
         result
     }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 pub type Span = (u32, u32);
 
 /// Vectors that grew past this many elements in one unusual request are given back after it.
-const KEPT_ELEMENTS_MAX: usize = 4096;
+const KEPT_ELEMENTS_MAX: usize = 1024;
 
 /// One request, borrowed: its arguments, the command's name first. Never empty when it comes from a decoder.
 #[derive(Debug, Clone, Copy)]

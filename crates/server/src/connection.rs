@@ -288,10 +288,11 @@ impl<W: Wire> Connection<W> {
         Ok(total)
     }
 
-    /// Whether the last read took all that it had room for, and may go on.
+    /// Whether the last read took all that it had room for, and may go on. What has many arguments is decoded first.
     fn was_filled(&self) -> bool {
         let length = self.input.len();
-        length < INPUT_BYTES_MAX && (length == self.input.capacity() || self.taken() == self.place.bytes())
+        let filled = length == self.input.capacity() || self.taken() == self.place.bytes();
+        filled && length < INPUT_BYTES_MAX && (length > HELD_BYTES_MIN || !self.decoder.is_wide(&self.input))
     }
 
     /// What the request that is not complete takes with its next step.
@@ -311,10 +312,10 @@ impl<W: Wire> Connection<W> {
         if self.session.identity.is_stranger() {
             return Some(usize::MAX);
         }
-        if self.input.len() <= HELD_BYTES_MIN {
-            return Some(HELD_BYTES_MIN + UNHELD_BYTES - self.input.len());
-        }
         let taken = self.taken();
+        if taken <= HELD_BYTES_MIN {
+            return Some(HELD_BYTES_MIN + UNHELD_BYTES - taken);
+        }
         if taken >= self.place.bytes() && !self.place.grow(self.claim()) {
             return None;
         }
@@ -381,7 +382,8 @@ impl<W: Wire> Connection<W> {
         if self.lent.is_none() {
             self.lent = Some(self.shared.engine.cache().lend_while(CONNECTION_BYTES));
         }
-        self.place.settle(Some(self.input.len()).filter(|bytes| *bytes > HELD_BYTES_MIN));
+        let received = Some(self.input.len()).filter(|_| self.taken() > HELD_BYTES_MIN);
+        self.place.settle(received);
         // What is unfinished waits for room before it is read.
         let grows = kept > std::mem::replace(&mut self.kept, kept);
         let small = held <= HELD_BYTES_MIN;
@@ -396,12 +398,8 @@ impl<W: Wire> Connection<W> {
         let spare = if small || self.session.open.is_open() { limit / SMALL_HOLDERS_PART } else { 0 };
         if grows && self.held > 0 && all > limit.saturating_add(spare) {
             let client = self.client.id;
-            tracing::warn!(
-                client,
-                held,
-                all,
-                "closing a client whose MULTI or TXN takes too much memory: held_bytes_max"
-            );
+            let why = "closing a client whose MULTI or TXN takes too much memory: held_bytes_max";
+            tracing::warn!(client, held, all, "{why}");
             self.session.answer(&Reply::error(format!("LIMIT held_bytes_max {limit}")));
             self.session.closing = true;
             self.give_up_input();

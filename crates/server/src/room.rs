@@ -19,8 +19,12 @@
 //! and only if it sends less than `large_request_bytes_per_s_min` over [`PACE_WAIT`]. While it has no room for its next
 //! step its clock stands still.
 //!
+//! **Wide requests.** What one of many keys takes while it runs may be fifty times its bytes. It counts as served, but
+//! leaves the others as much as the lane. So less is read meanwhile. Those that are not first take nothing while the
+//! first waits for it, so that the first is next. What runs waits for no room, so the first goes on when it is done.
+//!
 //! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are
-//! being served no more than [`Limits::all`] with it.
+//! being served no more than [`Limits::all`] with it. Beside a wide request all of them have the lane's room.
 
 mod state;
 #[cfg(test)]
@@ -123,6 +127,27 @@ impl Room {
         drop(state);
         next.into_iter().for_each(Waker::wake);
         slow
+    }
+}
+
+/// What a wide request takes while it runs, beside the bytes of it; gone when dropped.
+pub struct Beside {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Beside {
+    /// From now on.
+    pub fn new(shared: Arc<Shared>, bytes: usize) -> Beside {
+        shared.room.lock().widen(bytes);
+        Beside { shared, bytes }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let (limits, now) = (Limits::of(&self.shared.limits), self.shared.engine.runtime().elapsed());
+        self.shared.room.change(|state| state.narrow(self.bytes), limits, now);
     }
 }
 

@@ -23,8 +23,8 @@ const BESIDE_MEMORY: u64 = 64 * MIB;
 /// What the program takes by itself.
 const PROGRAM: u64 = 24 * MIB;
 
-/// The cache makes way with so much of its budget at most.
-const LENT_PART: u64 = 2;
+/// The cache keeps one so-manyth of its budget, and makes way with the rest at most.
+const KEPT_PART: u64 = 4;
 
 /// One key may be locked at a time for so many bytes of the memory; it takes about half of that while it is.
 const KEY_MEMORY: u64 = 2 << 10;
@@ -142,7 +142,7 @@ impl Settings {
     /// By how much more the memory may be exceeded than is promised, if all that the limits allow comes together.
     pub fn beyond_memory(&self) -> Option<u64> {
         let beside: u64 = SHARES.iter().filter_map(|share| share.total).map(|total| total(self)).sum();
-        let lent = beside.min(self.memory / LENT_PART);
+        let lent = beside.min(self.memory - self.memory / KEPT_PART);
         let most = self.memory.saturating_sub(lent).saturating_add(beside).saturating_add(PROGRAM);
         let promised = (self.memory / 10).saturating_mul(TENTHS_OF_MEMORY).saturating_add(BESIDE_MEMORY);
         most.checked_sub(promised).filter(|more| *more > 0)

@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 const EVICTED_IN_A_ROW: usize = 32;
 
 /// The cache keeps one so-manyth of its budget in any case.
-const KEPT_SHARE: usize = 2;
+const KEPT_SHARE: usize = 4;
 
 /// Lent bytes that cost no entry its place. What one ordinary request takes comes and goes with each: were entries to
 /// make way for it, what is cached would hang on the moment, and a server's hits would not be those of the simulator.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::Inner;
+use super::long::Long;
 use crate::cache::{AccessKind, Begin, Context, Fill};
 use crate::key::Key;
 use crate::read::Read;
@@ -28,7 +29,9 @@ impl Ahead {
         let mut wanted = Vec::new();
         let mut fills = Vec::new();
         for key in keys {
-            if inner.cache.peek(key.borrow()).is_some() {
+            // A long one is fetched by its command, which waits for its turn first.
+            let long = inner.long.bytes_of(std::slice::from_ref(key)) > 0;
+            if long || inner.cache.peek(key.borrow()).is_some() {
                 continue;
             }
             if let Begin::Lead(fill) = inner.cache.begin_fill(key) {
@@ -42,13 +45,14 @@ impl Ahead {
         }
         let asked = inner.runtime.elapsed();
         let Ok(reads) = inner.store.get_within(&wanted, PORTION_BYTES_MAX).await else { return ahead };
-        // One that is a portion by itself is fetched as well by its command, which waits for its turn with it.
-        let large = |read: &Read| read.value.as_ref().is_some_and(|value| value.size() > PORTION_BYTES_MAX);
-        ahead.whole = reads.len() == wanted.len() || reads.first().is_some_and(large);
+        let long = |read: &Read| Long::is_long(read.value.as_ref());
+        ahead.whole = reads.len() == wanted.len() || reads.first().is_some_and(long);
         inner.committer.follow_incarnation();
         ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
         for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
-            if fill.fetched(&read) {
+            inner.long.note(key.borrow(), read.value.as_ref());
+            // Were one that is long kept here, it would be while its command waits for locks.
+            if !long(&read) && fill.fetched(&read) {
                 inner.was_current(&key, asked);
                 ahead.fetched.insert(key, (fill, read));
             }

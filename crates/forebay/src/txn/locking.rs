@@ -344,7 +344,9 @@ impl Transaction {
             // Its client has seen each answer before it sent the next command.
             self.documents.tell_all();
         }
+        let held_bytes = self.documents.held_bytes();
         let writes = self.documents.take_writes();
+        self.inner.long.note_written(&writes, held_bytes);
         if writes.is_empty() {
             self.tell_end(true);
             // Nobody waits for others in its turn.

@@ -23,6 +23,7 @@ mod leasing;
 mod limits;
 mod locking;
 mod locks;
+mod long;
 mod mode;
 mod numbered;
 #[doc(hidden)]
@@ -153,6 +154,8 @@ struct Inner {
     /// The interactive transactions that yield to others.
     yielding: Yielding,
     turn: turn::Turn,
+    /// Documents that are read in a turn alone.
+    long: long::Long,
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
@@ -199,6 +202,7 @@ impl Engine {
             absences: Arc::default(),
             yielding: Yielding::default(),
             turn: turn::Turn::default(),
+            long: long::Long::default(),
             next_owner: AtomicU64::new(1),
             at_once,
             fronted,

@@ -14,6 +14,10 @@ const READ_BYTES_MIN: usize = 4 * 1024;
 const LARGE_BYTES: usize = 256 * 1024;
 const GROWTH: usize = 3;
 
+/// A request with so many arguments is wide, and the digits of that number.
+const WIDE_ARGS: usize = 1000;
+const WIDE_COUNT_DIGITS: usize = 4;
+
 impl Decoder {
     /// Makes room in `buffer` for the next read: 16 KiB, or, in the middle of a large argument, as much as has arrived
     /// already but no more than is missing; three times as much where that is a lot. All the copying that growth causes
@@ -33,6 +37,14 @@ impl Decoder {
     /// Bytes that the argument at hand still needs, as far as it is announced.
     pub fn bytes_missing(&self, buffer: &BytesMut) -> usize {
         self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()))
+    }
+
+    /// Whether the request at the front of `buffer` has so many arguments that what is kept of each comes to much. Who
+    /// counts what a request takes decodes what has come of it before more is read.
+    pub fn is_wide(&self, buffer: &[u8]) -> bool {
+        let line = buffer.get(..=WIDE_COUNT_DIGITS).filter(|_| self.args_left == 0);
+        let announced = line.is_some_and(|line| line[0] == b'*' && line[1..].iter().all(u8::is_ascii_digit));
+        announced || self.args_left as usize >= WIDE_ARGS
     }
 
     /// Bytes of a large argument that the next read is for, at most as many as have arrived.

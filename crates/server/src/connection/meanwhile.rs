@@ -94,6 +94,10 @@ impl<W: Wire> Meanwhile<'_, W> {
         while !self.stranger && !self.ended && self.input.len() < READ_AHEAD_BYTES_MAX {
             let Poll::Ready(readable) = self.wire.poll_readable(context) else { break };
             readable?;
+            if self.input.is_empty() && self.input.capacity() < READ_AHEAD_BYTES_MAX / 4 {
+                // A buffer behind a large request would be given as much memory as that had.
+                *self.input = BytesMut::new();
+            }
             self.decoder.reserve(self.input);
             match self.wire.try_read(self.input, READ_AHEAD_BYTES_MAX) {
                 Ok(0) => {

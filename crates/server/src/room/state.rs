@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use forebay::mutation::{self, Fault};
+
 use super::{Claim, LANE_TURN, Limits, PACE_WAIT};
 use crate::clients::Client;
 
@@ -24,6 +26,8 @@ pub(super) struct State {
     /// Bytes of all, and of those that are complete.
     bytes: usize,
     served_bytes: usize,
+    /// What the wide ones that run take for their keys and elements.
+    wide_bytes: usize,
     /// When one of those that wait last looked for a slow client.
     looked: Duration,
 }
@@ -139,13 +143,27 @@ impl State {
         self.bytes - self.served_bytes - bytes_of_first - own
     }
 
+    /// A wide request runs on so much more, or on so much less.
+    pub fn widen(&mut self, bytes: usize) {
+        self.wide_bytes += if mutation::on(Fault::UnderwayUncounted) { 0 } else { bytes };
+    }
+
+    pub fn narrow(&mut self, bytes: usize) {
+        self.wide_bytes = self.wide_bytes.saturating_sub(bytes);
+    }
+
     fn has_room(&self, number: u64, bytes: usize, limits: Limits) -> bool {
-        if self.first() == Some(number) {
-            return self.served_bytes == 0 || self.served_bytes.saturating_add(bytes) <= limits.all;
+        let (first, wide) = (self.first(), self.wide_bytes.min(limits.all - limits.lane));
+        let served = self.served_bytes.saturating_add(wide);
+        if first == Some(number) {
+            return self.served_bytes == 0 || served.saturating_add(bytes) <= limits.all;
+        }
+        if wide > 0 && first.is_some_and(|first| self.waiting.contains(&first)) {
+            return false;
         }
         let others = self.beside(number).saturating_add(bytes);
         let kept = if self.lane.is_some_and(|(has, _)| has == number) { 0 } else { limits.lane };
-        others.saturating_add(kept) <= limits.others && self.served_bytes.saturating_add(others) <= limits.all
+        others.saturating_add(kept) <= limits.others && served.saturating_add(others) <= limits.all
     }
 
     /// Gives the lane to the next that may have it, if none has it or its time is up; the one that has it now but had

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
+use forebay::mutation::{self, Fault};
 use proptest::prelude::*;
 
 use super::*;
@@ -74,6 +75,22 @@ fn a_request_that_fits_the_lane_passes_those_that_do_not() {
     scene.complete(3);
     scene.leave(3);
     assert_eq!(scene.bytes(), 100);
+}
+
+#[test]
+fn a_wide_request_that_runs_leaves_the_others_little() {
+    let leaves = || {
+        let scene = Scene::new(3);
+        scene.room.lock().widen(1000);
+        assert!(scene.grows(0, 20), "nothing else is served, so the first has room");
+        scene.complete(0);
+        let leaves = scene.grows(1, 10) && !scene.grows(1, 11) && !scene.claims(2, 1, 1);
+        scene.room.change(|state| state.narrow(1000), LIMITS, scene.now);
+        leaves && scene.grows(1, 80) && scene.claims(2, 5, 5)
+    };
+    assert!(leaves(), "one that is not first takes nothing while the first waits");
+    let _fault = mutation::put_back(Some(Fault::UnderwayUncounted));
+    assert!(!leaves(), "the fault is found");
 }
 
 /// A request that does not use its turn keeps what it has, and others have their turn.
@@ -178,6 +195,8 @@ struct Sender {
     /// Bytes of its request, and of that announced.
     total: usize,
     announced: bool,
+    /// What it takes beside that while it is served.
+    wide: usize,
     per_s: usize,
     /// What it has sent, as far as it was read and as far as its socket takes.
     received: usize,
@@ -212,7 +231,7 @@ impl Sender {
         let (begins, woken) = (Duration::from_millis(begins_ms), Arc::default());
         let (received, sent, room, waits, looks) = (0, 0, 0, false, Duration::ZERO);
         let (complete, served) = (None, None);
-        Sender { begins, total, announced, per_s, received, sent, room, woken, waits, looks, complete, served }
+        Sender { begins, total, announced, wide: 0, per_s, received, sent, room, woken, waits, looks, complete, served }
     }
 
     /// One tick of its client and its connection; whether it was found slow.
@@ -223,6 +242,7 @@ impl Sender {
         }
         if let Some(complete) = self.complete {
             if now >= complete + SERVED {
+                scene.room.change(|state| state.narrow(self.wide), KIB, now);
                 scene.room.change(|state| state.remove(client.id), KIB, now);
                 self.served = Some(now);
             }
@@ -256,6 +276,7 @@ impl Sender {
         }
         if self.received == self.total {
             scene.room.change(|state| state.complete(client), KIB, now);
+            scene.room.lock().widen(self.wide);
             self.complete = Some(now);
         }
         slow
@@ -318,12 +339,14 @@ proptest! {
     #[test]
     fn all_are_served(
         drawn in prop::collection::vec((0u64..20_000, 65usize..16_000, any::<bool>(), 0usize..5), 2..14),
+        wide in prop::collection::vec(prop_oneof![Just(0), 1_000usize..40_000], 14),
     ) {
         let rates = [128, 160, 240, 1_000, 20_000];
         let sender = |&(begins, total, announced, rate): &(u64, usize, bool, usize)| {
             Sender::new(begins, total, announced, rates[rate])
         };
         let mut senders: Vec<Sender> = drawn.iter().map(sender).collect();
+        senders.iter_mut().zip(wide).for_each(|(sender, wide)| sender.wide = wide);
         // One after the other, and a little for each.
         let alone = |sender: &Sender| Duration::from_secs((sender.total / sender.per_s) as u64 + 4);
         let until = Duration::from_secs(20) + senders.iter().map(alone).sum::<Duration>();

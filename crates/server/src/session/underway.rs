@@ -9,6 +9,7 @@ use forebay_protocol::{Frame, Reply};
 use super::Session;
 use crate::command::{Command, Run};
 use crate::connection::amounts::{HELD_BYTES_MIN, SMALL_HOLDERS_PART};
+use crate::room::Beside;
 use crate::underway::Part;
 
 /// What a key takes while a plain command or EXEC that locks it runs: its lock, its document, its write.
@@ -19,6 +20,9 @@ const ELEMENT_BYTES: usize = 128;
 
 /// A request that takes less never waits for others.
 const SHORT_BYTES_MAX: usize = 32 << 10;
+
+/// A request that takes so much leaves less room for large requests that are not complete.
+const NOTED_BYTES_MIN: usize = 1 << 20;
 
 /// What a key takes that is fetched ahead of its request, and how many may be fetched without room.
 const AHEAD_KEY_BYTES: usize = 512;
@@ -40,19 +44,29 @@ pub struct Kept {
     grown: usize,
 }
 
+/// What a wide request has while it runs.
+pub(super) struct Wide {
+    _part: Part,
+    _lent: Lent,
+    /// Large requests are read with less room meanwhile, if it takes much.
+    _beside: Option<Beside>,
+}
+
 impl Session {
     /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it.
-    pub(super) async fn take_part(&self, command: &Command, frame: Frame<'_>) -> Option<(Part, Lent)> {
+    pub(super) async fn take_part(&self, command: &Command, frame: Frame<'_>) -> Option<Wide> {
         let bytes = self.width(command, frame);
         if bytes <= SHORT_BYTES_MAX {
             return None;
         }
         let part = self.shared.room.underway.take(bytes, self.shared.limits.underway_bytes_max).await;
-        Some((part, self.shared.engine.cache().lend_while(bytes)))
+        let lent = self.shared.engine.cache().lend_while(bytes);
+        let beside = (bytes >= NOTED_BYTES_MIN).then(|| Beside::new(self.shared.clone(), bytes));
+        Some(Wide { _part: part, _lent: lent, _beside: beside })
     }
 
     /// Keeps the part of a request that has run until what it has written is published, and gives it back.
-    pub(super) async fn give_back(&self, part: Option<(Part, Lent)>) {
+    pub(super) async fn give_back(&self, part: Option<Wide>) {
         if part.is_some()
             && self.turn.is_none()
             && let Some((committing, _)) = &self.committing

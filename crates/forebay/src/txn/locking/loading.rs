@@ -69,7 +69,8 @@ impl Transaction {
         // A great many not all together: what is kept of each while it is fetched is more than the document of many.
         let mut later = missing.drain(missing.len().min(FETCHED_KEYS_MAX)..).collect::<Vec<Key>>();
         while !missing.is_empty() {
-            if !self.has_turn() {
+            // What is known to be long is read by none who would give it up then.
+            if !self.has_turn(self.inner.long.bytes_of(&missing)) {
                 return Ok(false);
             }
             let asked = self.blind.then(|| missing.clone());
@@ -89,7 +90,7 @@ impl Transaction {
             self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
         }
         // What one document is was not known before it came.
-        Ok(self.has_turn())
+        Ok(self.has_turn(0))
     }
 
     /// Loads what is cached of a record, which a command changes without having to know it: the text of a record names
@@ -154,21 +155,23 @@ impl Transaction {
         }
     }
 
-    /// Whether it has to wait for its turn (`txn/turn.rs`) before it loads more.
-    fn needs_turn(&self) -> bool {
-        let holds_much = self.documents.held_bytes() > self.inner.limits.turnless_bytes_max;
-        let has_turn = self.turn.as_ref().is_some_and(|turn| turn.is_for(self.documents.held_bytes()));
-        holds_much && self.kind == TxnKind::Plain && !has_turn && self.room.is_none()
+    /// Whether it has to wait for its turn (`txn/turn.rs`) before it holds so many bytes.
+    fn needs_turn(&self, bytes: usize) -> bool {
+        let much = bytes > self.inner.limits.turnless_bytes_max;
+        let has_turn = self.turn.as_ref().is_some_and(|turn| turn.is_for(bytes));
+        much && self.kind == TxnKind::Plain && !has_turn && self.room.is_none()
     }
 
-    /// Whether it may hold what it holds: little, or in its turn, which it takes if it needs not wait for it.
-    fn has_turn(&mut self) -> bool {
-        if self.needs_turn() {
+    /// Whether it may hold what it holds and what is `coming`: little, or in its turn, which it takes if it needs not
+    /// wait for it.
+    fn has_turn(&mut self, coming: usize) -> bool {
+        let bytes = self.documents.held_bytes() + coming;
+        if self.needs_turn(bytes) {
             // What it has is for less.
             self.turn = None;
-            self.turn = self.inner.turn.try_take(self.documents.held_bytes(), self.inner.limits.documents_bytes_max);
+            self.turn = self.inner.turn.try_take(bytes, self.inner.limits.documents_bytes_max);
         }
-        !self.needs_turn()
+        !self.needs_turn(bytes)
     }
 
     /// Has the cache make way for what it holds. What an interactive transaction holds its connection counts.
@@ -221,11 +224,12 @@ impl Transaction {
                     Some(fill) => drop(fill.complete(&read, &context, AccessKind::Read)),
                     None => self.inner.cache.read_beside(key.borrow(), &read, &context),
                 }
+                self.inner.long.note(key.borrow(), read.value.as_ref());
                 self.documents.load(key.clone(), read);
             }
             left = rest;
             self.lend_for_documents();
-            if !left.is_empty() && !self.has_turn() {
+            if !left.is_empty() && !self.has_turn(0) {
                 if mutation::on(Fault::TurnAwaitedWithFills) {
                     self.turn = Some(self.inner.turn.take().await);
                     continue;
