@@ -102,6 +102,10 @@ impl Trackers {
     }
 
     fn attend(&self, list: &List, attention: &Attention) {
+        // What was noted is of no use then: the client that tracks next has read nothing yet.
+        if list.by_id.is_empty() {
+            self.keys.clear();
+        }
         self.any.store(!list.by_id.is_empty(), Ordering::SeqCst);
         attention.set(TRACKING, !list.by_id.is_empty() || list.subscribers > 0);
     }

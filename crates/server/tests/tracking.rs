@@ -50,6 +50,20 @@ async fn an_idle_client_is_told() {
     assert_eq!(told(&mut peer).await, "", "it tracks no more");
 }
 
+/// Found by Valkey's `tracking.tcl`: a client was told of what it had read before it tracked.
+#[tokio::test]
+async fn nothing_stays_noted_when_no_client_tracks() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, "").await, Peer::new(&shared));
+    peer.say("GET a").await;
+    assert_eq!(shared.trackers.amounts().0, 1);
+    peer.say("CLIENT TRACKING OFF").await;
+    assert_eq!(shared.trackers.amounts().0, 0);
+    peer.say("CLIENT TRACKING ON").await;
+    other.say("SET a 1").await;
+    assert_eq!(told(&mut peer).await, "");
+}
+
 /// As in Redis: the keys of one prefix stand in one message, and each prefix has its own.
 #[tokio::test]
 async fn each_prefix_has_a_message() {
