@@ -1,7 +1,7 @@
 //! Real, unmodified clients against the real program: redis-cli, redis-benchmark, redis-py, node-redis, ioredis,
-//! go-redis, rueidis and redis-rs. Each makes its default handshake, and each is a small application. That is a shop that
-//! must sell each piece once, counters, sessions in hashes, and a queue in a list. Clients that have a cache inside read
-//! through it while others write.
+//! go-redis, rueidis and redis-rs. Each makes its default handshake, and each is a small application. That is a shop
+//! that must sell each piece once, counters, sessions in hashes, and a queue in a list. Clients that have a cache
+//! inside read through it while others write.
 //!
 //! A client whose toolchain is missing is skipped, and says on stderr how to get it; with `FOREBAY_CLIENTS_REQUIRED=1`
 //! that is a failure. `FOREBAY_CLIENTS_SERVER=redis` runs the same against redis-server, which shows that what the
