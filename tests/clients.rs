@@ -1,6 +1,7 @@
 //! Real, unmodified clients against the real program: redis-cli, redis-benchmark, redis-py, node-redis, ioredis,
-//! go-redis and redis-rs. Each makes its default handshake, and each is a small application. That is a shop that must
-//! sell each piece once, counters, sessions in hashes, and a queue in a list.
+//! go-redis, rueidis and redis-rs. Each makes its default handshake, and each is a small application. That is a shop
+//! that must sell each piece once, counters, sessions in hashes, and a queue in a list. Clients that have a cache
+//! inside read through it while others write.
 //!
 //! A client whose toolchain is missing is skipped, and says on stderr how to get it; with `FOREBAY_CLIENTS_REQUIRED=1`
 //! that is a failure. `FOREBAY_CLIENTS_SERVER=redis` runs the same against redis-server, which shows that what the
@@ -9,6 +10,8 @@
 mod common;
 #[path = "clients/redis_rs.rs"]
 mod redis_rs;
+#[path = "clients/redis_rs_caching.rs"]
+mod redis_rs_caching;
 #[path = "clients/redis_tools.rs"]
 mod redis_tools;
 #[path = "clients/server.rs"]
@@ -53,7 +56,7 @@ fn node_redis_and_ioredis() {
     let Some(folder) = tools::node() else { return };
     let server = Server::start();
     let mut tests = client("node", &server);
-    tests.args(["--test", "--test-reporter=spec", "node_redis.test.js", "ioredis.test.js"]).current_dir(folder);
+    tests.args(["--test", "--test-reporter=spec"]).args(tools::NODE_TESTS).current_dir(folder);
     run(&mut tests, "").expect_success(&server);
     server.stop();
 }

@@ -16,6 +16,9 @@ use crate::server::Server;
 /// Only so that a hanging client fails the test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// What Node.js runs.
+pub const NODE_TESTS: &[&str] = &["node_redis.test.js", "ioredis.test.js", "caching.test.js"];
+
 /// A program that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
@@ -209,9 +212,7 @@ pub fn node() -> Option<PathBuf> {
             }
             must(Command::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(folder));
         });
-        for name in ["common.js", "node_redis.test.js", "ioredis.test.js"] {
-            copy(&folder, name);
-        }
+        ["common.js"].iter().chain(NODE_TESTS).for_each(|name| copy(&folder, name));
         folder
     })
 }

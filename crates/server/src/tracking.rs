@@ -58,24 +58,23 @@ struct List {
 }
 
 impl Tracker {
-    /// Tells of a change of `key` by the client `by`.
+    /// Tells of a change of `key` by the client `by`: with BCAST only if the key has one of the prefixes.
     fn tell(&self, key: &Key, by: u32) {
         if self.noloop && by != 0 && self.client.id as u32 == by {
             return;
         }
-        let key = key.clone();
-        self.told().tell(match self.prefixes {
-            Some(_) => Push::Broadcast(key),
-            None => Push::Key(key),
-        });
+        let push = match &self.prefixes {
+            None => Push::Key(key.clone()),
+            Some(prefixes) => match prefixes.iter().position(|prefix| key.name().starts_with(prefix)) {
+                Some(at) => Push::Broadcast(key.clone(), (self.client.id, at)),
+                None => return,
+            },
+        };
+        self.told().tell(push);
     }
 
     fn told(&self) -> &Client {
         self.target.as_ref().unwrap_or(&self.client)
-    }
-
-    fn wants(&self, key: &Key) -> bool {
-        self.prefixes.iter().flatten().any(|prefix| key.name().starts_with(prefix))
     }
 }
 
@@ -103,6 +102,10 @@ impl Trackers {
     }
 
     fn attend(&self, list: &List, attention: &Attention) {
+        // What was noted is of no use then: the client that tracks next has read nothing yet.
+        if list.by_id.is_empty() {
+            self.keys.clear();
+        }
         self.any.store(!list.by_id.is_empty(), Ordering::SeqCst);
         attention.set(TRACKING, !list.by_id.is_empty() || list.subscribers > 0);
     }
@@ -192,7 +195,7 @@ impl Trackers {
                     self.tell_noted(key, &clients, by);
                 }
                 let list = self.read();
-                list.broadcast.iter().filter(|tracker| tracker.wants(key)).for_each(|tracker| tracker.tell(key, by));
+                list.broadcast.iter().for_each(|tracker| tracker.tell(key, by));
             }
             Changed::Everything => {
                 self.keys.clear();

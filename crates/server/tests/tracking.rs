@@ -50,6 +50,29 @@ async fn an_idle_client_is_told() {
     assert_eq!(told(&mut peer).await, "", "it tracks no more");
 }
 
+/// Found by Valkey's `tracking.tcl`: a client was told of what it had read before it tracked.
+#[tokio::test]
+async fn nothing_stays_noted_when_no_client_tracks() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, "").await, Peer::new(&shared));
+    peer.say("GET a").await;
+    assert_eq!(shared.trackers.amounts().0, 1);
+    peer.say("CLIENT TRACKING OFF").await;
+    assert_eq!(shared.trackers.amounts().0, 0);
+    peer.say("CLIENT TRACKING ON").await;
+    other.say("SET a 1").await;
+    assert_eq!(told(&mut peer).await, "");
+}
+
+/// As in Redis: the keys of one prefix stand in one message, and each prefix has its own.
+#[tokio::test]
+async fn each_prefix_has_a_message() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, " BCAST PREFIX a: PREFIX b:").await, Peer::new(&shared));
+    other.say("MULTI\nINCR b:1\nINCR a:1\nINCR c:1\nINCR b:2\nEXEC").await;
+    assert_eq!(told(&mut peer).await, ">2|$10|invalidate|*1|$3|a:1|>2|$10|invalidate|*2|$3|b:1|$3|b:2|");
+}
+
 #[tokio::test]
 async fn a_lease_is_tracked_and_told_behind_its_reply() {
     let shared = server(|_| {});

@@ -116,17 +116,15 @@ impl Session {
         if self.protocol == Protocol::Resp2 && !self.subscribed {
             return;
         }
-        let (mut names, mut unnamed) = (Vec::new(), everything);
-        for (key, alone) in keys.iter().map(|key| (key, true)).chain(broadcast.iter().map(|key| (key, false))) {
+        let mut unnamed = everything;
+        let alone = keys.into_iter().map(|key| vec![key]);
+        for keys in alone.chain(broadcast.into_values()) {
             // It may be noted for another client, whose user may read what this one's may not.
-            match (self.identity.may_read(key), alone) {
-                (true, true) => self.tell(Some(vec![Reply::Bulk(key.name().into())])),
-                (true, false) => names.push(Reply::Bulk(key.name().into())),
-                (false, _) => unnamed |= self.is_told_for_others(),
+            let (may, may_not): (Vec<_>, Vec<_>) = keys.iter().partition(|key| self.identity.may_read(key));
+            if !may.is_empty() {
+                self.tell(Some(may.into_iter().map(|key| Reply::Bulk(key.name().into())).collect()));
             }
-        }
-        if !names.is_empty() {
-            self.tell(Some(names));
+            unnamed |= !may_not.is_empty() && self.is_told_for_others();
         }
         if unnamed {
             self.tell(None);

@@ -1,5 +1,6 @@
 //! What waits to be told to one client. Bounded: where too much waits, all that may have changed becomes everything.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,12 +9,18 @@ use forebay::key::Key;
 /// Bytes of names that wait for one client; past it the client is told that everything may have changed.
 pub const PUSHES_BYTES_MAX: usize = 256 << 10;
 
+/// What the list of a prefix takes beside its keys: room for four is made at once.
+const PREFIX_BYTES: usize = size_of::<(Prefix, Vec<Key>)>() + 4 * size_of::<Key>();
+
+/// A prefix: the id of the client that gave it, and its place among that client's.
+pub type Prefix = (u64, usize);
+
 /// One thing to tell.
 pub enum Push {
     /// A key that was noted may have changed.
     Key(Key),
-    /// So may one with a prefix of the client's.
-    Broadcast(Key),
+    /// So may one with a prefix of a client's: which prefix of which client.
+    Broadcast(Key, Prefix),
     /// Everything may have changed.
     Everything,
     /// The client that was to be told in its place is gone: its id.
@@ -27,8 +34,8 @@ pub struct Waiting {
     pub everything: bool,
     /// Keys that were noted.
     pub keys: Vec<Key>,
-    /// Keys with a prefix.
-    pub broadcast: Vec<Key>,
+    /// Keys with a prefix, by it: each prefix has a message, as Redis sends one.
+    pub broadcast: BTreeMap<Prefix, Vec<Key>>,
     /// Clients that are gone.
     pub bereft: Vec<u64>,
     bytes: usize,
@@ -42,17 +49,20 @@ pub struct Pushes {
 }
 
 impl Waiting {
-    fn keep(&mut self, key: Key, broadcast: bool) {
+    fn keep(&mut self, key: Key, prefix: Option<Prefix>) {
         if self.everything {
             return;
         }
         self.bytes += size_of::<Key>() + key.heap_bytes();
+        if prefix.is_some_and(|prefix| !self.broadcast.contains_key(&prefix)) {
+            self.bytes += PREFIX_BYTES;
+        }
         if self.bytes > PUSHES_BYTES_MAX {
             return self.everything();
         }
-        match broadcast {
-            true => self.broadcast.push(key),
-            false => self.keys.push(key),
+        match prefix {
+            Some(prefix) => self.broadcast.entry(prefix).or_default().push(key),
+            None => self.keys.push(key),
         }
     }
 
@@ -71,8 +81,8 @@ impl Pushes {
     pub fn add(&self, push: Push) {
         let mut waiting = self.waiting();
         match push {
-            Push::Key(key) => waiting.keep(key, false),
-            Push::Broadcast(key) => waiting.keep(key, true),
+            Push::Key(key) => waiting.keep(key, None),
+            Push::Broadcast(key, prefix) => waiting.keep(key, Some(prefix)),
             Push::Everything => waiting.everything(),
             Push::Bereft(id) => waiting.bereft.push(id),
         }
@@ -106,7 +116,7 @@ mod tests {
         let waiting = pushes.take();
         assert!(!waiting.everything && waiting.keys.len() == 100 && !pushes.is_some());
         pushes.add(Push::Bereft(7));
-        (0..100_000).for_each(|n| pushes.add(Push::Broadcast(key(n))));
+        (0..100_000).for_each(|n| pushes.add(Push::Broadcast(key(n), (1, 0))));
         let waiting = pushes.take();
         assert!(waiting.everything && waiting.broadcast.is_empty() && waiting.bereft == [7]);
     }

@@ -44,7 +44,7 @@ pub async fn at_work(common: Arc<Common>, host: Host, number: u32) {
         let (common, runtime, seen) = (common.clone(), host.runtime(), seen.clone());
         host.runtime().spawn(async move {
             for _ in 0..STEPS {
-                step(&common, &client, &seen, &mut random).await;
+                step(&common, &client, (&seen, &runtime), &mut random).await;
                 rest(&runtime, &mut random).await;
             }
             drop(sender);
@@ -62,14 +62,19 @@ async fn rest(runtime: &Runtime, random: &mut SplitMix) {
 }
 
 /// Reads both, and now and then writes both.
-async fn step(common: &Common, client: &Client, seen: &Seen, random: &mut SplitMix) {
+async fn step(common: &Common, client: &Client, (seen, runtime): (&Seen, &Runtime), random: &mut SplitMix) {
     let (life, latest) = (common.life.load(Ordering::SeqCst), seen.life.load(Ordering::SeqCst));
     let writes = random.below(3) == 0;
     let (own, turned, pair) = ((life, common.notes.element()), random.below(2) == 0, random.below(TWINS));
+    // A life may end between the two reads.
+    let between = (random.below(4) == 0).then(|| Duration::from_micros(random.below(60_000)));
     let body = async |tx: Transaction| {
         let names = [u64::from(turned), u64::from(!turned)].map(|twin| format!("twin:{pair}:{twin}"));
         let mut twins = Vec::new();
         for name in &names {
+            if let (1, Some(between)) = (twins.len(), between) {
+                runtime.sleep(between).await;
+            }
             twins.push(written(tx.get(name).await?.as_deref()));
         }
         if writes {

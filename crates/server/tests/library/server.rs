@@ -24,6 +24,8 @@ pub const ADDRESS: &str = "server:6379";
 pub enum Kept {
     /// Nothing.
     Nothing,
+    /// Nothing, and its clock is set back between two lives: the number of each incarnation is below those before.
+    NothingClockBack,
     /// A disk.
     Disk(Forgetful, Durability),
 }
@@ -50,6 +52,7 @@ impl Server {
         let runtime = self.node.runtime();
         let store: Arc<dyn Store> = match &self.kept {
             Kept::Nothing => Arc::new(Memory::in_incarnation(life)),
+            Kept::NothingClockBack => Arc::new(Memory::in_incarnation(u64::from(u32::MAX) - life)),
             Kept::Disk(disk, durability) => {
                 let handles = disk.clone();
                 let options = EmbeddedOptions { durability: *durability, page_cache_bytes: 1 << 20 };

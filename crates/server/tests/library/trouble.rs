@@ -9,7 +9,7 @@ use forebay::runtime::simulated::network::{Host, Network, Told};
 use forebay::runtime::simulated::node::Node;
 
 use crate::server::Server;
-use crate::setting::Marks;
+use crate::setting::{Marks, Scenario};
 use crate::world::{Common, begin_client};
 
 /// Clients that vanish in one run at most: others take their places, who begin with all that they have to do.
@@ -26,8 +26,6 @@ pub struct Trouble {
     pub clients: Vec<(Node, Host)>,
     pub random: SplitMix,
     pub marks: Marks,
-    /// Only the server's process is killed.
-    pub kills_only: bool,
 }
 
 impl Trouble {
@@ -45,10 +43,18 @@ impl Trouble {
         self.world.sleep(wait).await;
         let at = self.random.below(self.clients.len() as u64) as usize;
         let (node, host) = self.clients[at].clone();
-        if self.kills_only {
-            let wait = self.ms(5, 30);
-            self.world.sleep(wait).await;
-            return self.restart(None).await;
+        match self.common.setting.scenario {
+            Scenario::Lives => {
+                let (wait, crashes) = (self.ms(5, 30), self.random.below(2) == 0);
+                self.world.sleep(wait).await;
+                return self.restart(crashes.then_some(())).await;
+            }
+            Scenario::Leased => {
+                let wait = self.ms(10, 50);
+                self.world.sleep(wait).await;
+                return self.cut();
+            }
+            Scenario::Late | Scenario::Faults => {}
         }
         match self.random.below(13) {
             0..=2 => {
@@ -74,16 +80,7 @@ impl Trouble {
                     _ => self.network.close(&self.server.host, &host, length),
                 }
             }
-            8..=10 => {
-                let connections = self.network.connections();
-                for connection in connections {
-                    if self.random.below(3) == 0 {
-                        let told = [self.told(), self.told()];
-                        self.common.note(|| format!("connection {connection} is cut, {told:?}"));
-                        self.network.cut(connection, told);
-                    }
-                }
-            }
+            8..=10 => self.cut(),
             11 if self.marks.gone < GONE_MAX => {
                 self.marks.gone += 1;
                 self.common.note(|| format!("node {} is killed", node.number()));
@@ -98,6 +95,17 @@ impl Trouble {
             _ => {
                 let crashes = self.random.below(2) == 0;
                 self.restart(crashes.then_some(())).await;
+            }
+        }
+    }
+
+    /// Some connections are cut.
+    fn cut(&mut self) {
+        for connection in self.network.connections() {
+            if self.random.below(3) == 0 {
+                let told = [self.told(), self.told()];
+                self.common.note(|| format!("connection {connection} is cut, {told:?}"));
+                self.network.cut(connection, told);
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::server::{ADDRESS, Kept, Server};
 use crate::setting::{Marks, Scenario, Setting, clock, leases};
 use crate::tasks::{self, Fate, Notes, Worker};
 use crate::trouble::Trouble;
-use crate::{brief, judge, lives};
+use crate::{brief, judge, leased, lives};
 
 /// Transactions of one session.
 const STEPS: u64 = 14;
@@ -54,6 +54,8 @@ pub struct Common {
     pub life: Arc<AtomicU64>,
     /// When documents with an expiry are over, by the number that they hold.
     pub over: Mutex<BTreeMap<u64, Duration>>,
+    /// When the leased document held which number.
+    pub held: Mutex<leased::Held>,
     pub world: Runtime,
     /// Writes that were surely done in the life that they name.
     pub certain: Mutex<BTreeSet<u64>>,
@@ -76,7 +78,8 @@ pub fn run(seed: u64, scenario: Scenario) -> Marks {
     let kept = match scenario {
         Scenario::Faults => Kept::Disk(Forgetful::new(), Durability::Always),
         Scenario::Lives if seed % 2 == 1 => Kept::Disk(Forgetful::new(), Durability::Interval { sync_ms: 20 }),
-        Scenario::Late | Scenario::Lives => Kept::Nothing,
+        Scenario::Lives if seed % 4 == 2 => Kept::NothingClockBack,
+        _ => Kept::Nothing,
     };
     let server = Server::new(on_server, &network, kept, SplitMix::new(random.draw()));
     let clock = world.clone();
@@ -92,13 +95,13 @@ pub fn run(seed: u64, scenario: Scenario) -> Marks {
         life: server.life.clone(),
         certain: Mutex::default(),
         over: Mutex::default(),
+        held: Mutex::default(),
         world: world.clone(),
     });
-    let kills_only = scenario == Scenario::Lives;
     let random = SplitMix::new(random.draw());
     let (marks, counts) = (Marks::default(), network.clone());
     let operator = network.host(&operator);
-    let trouble = Trouble { common: common.clone(), world, network, server, clients, random, marks, kills_only };
+    let trouble = Trouble { common: common.clone(), world, network, server, clients, random, marks };
     let (sender, mut ran) = oneshot::channel();
     let main = go(common.clone(), trouble, operator, sender);
     let others = simulation.others();
@@ -153,6 +156,7 @@ pub fn begin_client(common: &Arc<Common>, host: &Host) {
     host.runtime().spawn(async move {
         match common.setting.scenario {
             Scenario::Lives => lives::at_work(common, on, number).await,
+            Scenario::Leased => leased::at_work(common, on, number).await,
             _ => at_work(common, on, number).await,
         }
         drop(sender);
