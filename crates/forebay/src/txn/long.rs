@@ -1,7 +1,7 @@
 //! Documents that are known to be long: what a read of them brings is known before it is there.
 //!
-//! Without that, as many commands as there are clients read a long document each, at a time, before they find that only
-//! one of them may hold so much (`txn/turn.rs`). With it they wait for their turn first, and hold nothing meanwhile.
+//! Only one command at a time may hold so much (`txn/turn.rs`). Without this, the commands of all clients read a long
+//! document each before they find that. With it they wait for their turn first, and hold nothing meanwhile.
 //!
 //! It is a hint. One that is missing, or of another key with the same hash, costs memory or a wait, and no answer hangs
 //! on it.

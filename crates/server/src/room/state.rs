@@ -153,14 +153,10 @@ impl State {
     }
 
     fn has_room(&self, number: u64, bytes: usize, limits: Limits) -> bool {
-        let (first, wide) = (self.first(), self.wide_bytes.min(limits.all - limits.lane));
-        let served = self.served_bytes.saturating_add(wide);
-        if first == Some(number) {
-            return self.served_bytes == 0 || served.saturating_add(bytes) <= limits.all;
+        if self.first() == Some(number) {
+            return self.served_bytes == 0 || self.served_bytes.saturating_add(bytes) <= limits.all;
         }
-        if wide > 0 && first.is_some_and(|first| self.waiting.contains(&first)) {
-            return false;
-        }
+        let served = self.served_bytes.saturating_add(self.wide_bytes.min(limits.all - limits.lane));
         let others = self.beside(number).saturating_add(bytes);
         let kept = if self.lane.is_some_and(|(has, _)| has == number) { 0 } else { limits.lane };
         others.saturating_add(kept) <= limits.others && served.saturating_add(others) <= limits.all

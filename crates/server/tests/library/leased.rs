@@ -1,5 +1,5 @@
-//! A document behind leases of one length. A transaction that may show what is old shows nothing that was over a lease
-//! before it began: a lease counts from before its request was sent. Clocks drift here, and don't jump.
+//! A document under leases of one length. A transaction that may show what is old shows nothing that was replaced more
+//! than a lease before it began. A lease counts from before its request was sent. Clocks drift here, and do not jump.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The disk under redb. It notices what another program does to the file while it is open, and refuses to go on. A
 //! write after a cut would make the file long again. One over an older copy would make one file of two.
 //!
-//! **Invariant.** No sync succeeds over a file that is shorter than redb has made it, nor over one whose head is not
-//! what redb wrote last. redb writes the head with each sync.
+//! **Invariant.** No sync succeeds over a file that is shorter than redb has made it. None does over one whose head is
+//! not what redb wrote last. redb writes the head with each sync.
 
 use std::fmt;
 use std::io;
