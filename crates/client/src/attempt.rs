@@ -21,6 +21,7 @@ use crate::copies::{Copy, Span, Wanted};
 use crate::error::{CommitId, Error, shown};
 use crate::moment::{self, Floor, Level};
 use crate::mutation::{Fault, on};
+use crate::reads::{Read, Reads};
 use crate::shared::{Commit, Shared};
 use crate::write::Write;
 
@@ -28,11 +29,9 @@ use crate::write::Write;
 #[derive(Default)]
 pub struct Attempt {
     level: Level,
-    reads: BTreeMap<Key, Arc<Copy>>,
+    reads: Reads,
     buffer: Buffer,
     before: Before,
-    /// Reads that copies have served.
-    hits: Vec<Key>,
     /// A read had no answer: the body may have ended for that.
     pub is_broken: bool,
     /// It has ended: nothing is read or written by it any more.
@@ -92,14 +91,13 @@ impl Attempt {
         let wanted = Wanted { now, since: self.since(now) };
         let mut missing = Vec::new();
         for key in keys {
-            if self.reads.contains_key(key) && !on(Fault::ReadTwice) || self.buffer.known(key).is_some() {
+            if self.reads.get(key).is_some() && !on(Fault::ReadTwice) || self.buffer.known(key).is_some() {
                 continue;
             }
             if let Some(copy) = self.before.fetched.remove(key) {
-                self.take(key, copy)?;
+                self.note(key, copy, false)?;
             } else if let Some(copy) = shared.copies.get(key, wanted) {
-                self.hits.push(key.clone());
-                self.take(key, copy)?;
+                self.note(key, copy, true)?;
             } else {
                 missing.push(key.clone());
             }
@@ -114,20 +112,23 @@ impl Attempt {
         if self.is_over {
             return Err(Error::Over);
         }
-        if self.reads.contains_key(key) && !on(Fault::ReadTwice) {
+        if self.reads.get(key).is_some() && !on(Fault::ReadTwice) {
             return Ok(());
         }
-        self.reads.insert(key.clone(), copy.clone());
+        self.note(key, copy, false)
+    }
+
+    fn note(&mut self, key: &Key, copy: Arc<Copy>, is_hit: bool) -> Result<(), Error> {
+        self.reads.insert(Read { key: key.clone(), copy: copy.clone(), is_hit });
         self.buffer.read(key, &copy)
     }
 
     /// What it sees of a key: its own writes included.
-    pub fn seen(&self, key: &Key) -> Option<Value> {
-        let value = match self.buffer.known(key) {
-            Some(value) => value.clone(),
-            None => self.reads.get(key)?.value.clone(),
-        };
-        value.map(|value| Value { expires_at_ms: None, ..value })
+    pub fn seen(&self, key: &Key) -> Option<&Value> {
+        match self.buffer.known(key) {
+            Some(value) => value.as_ref(),
+            None => self.reads.get(key)?.value.as_ref(),
+        }
     }
 
     /// Adds a write.
@@ -170,13 +171,13 @@ impl Attempt {
             floor.raise(self.newest().max(version).max(as_of).unwrap_or_default());
         }
         shared.counts.committed.add(1);
-        shared.counts.fresh.add(self.hits.len() as u64);
+        shared.counts.fresh.add(self.reads.hits().count() as u64);
         Ok(Ended::Well)
     }
 
     /// Ends what only reads: alone, or by a check.
     async fn end_reading(&self, shared: &Shared, floor: &Floor) -> Result<Ended, Error> {
-        let reads = self.reads.values().map(|copy| &**copy);
+        let reads = self.reads.iter().map(|read| &*read.copy);
         let present = |moment: &Version| shared.copies.is_present(*moment);
         let moment = moment::moment(reads.clone()).filter(present);
         let now = shared.ground().now();
@@ -190,19 +191,19 @@ impl Attempt {
             let (executed, span) = shared.commit(&Commit { reads: &self.reads, writes: &[], id: None }).await?;
             let Executed::Done { as_of, .. } = executed else { return self.failed(shared, executed, span) };
             shared.copies.heard(span.asked, as_of);
-            for (key, copy) in &self.reads {
+            for Read { key, copy, .. } in self.reads.iter() {
                 shared.copies.renew(key, copy, as_of, span);
             }
             floor.raise(self.newest().max(as_of).unwrap_or_default());
             shared.counts.validated.add(1);
         }
-        shared.counts.fresh.add(self.hits.len() as u64);
+        shared.counts.fresh.add(self.reads.hits().count() as u64);
         Ok(Ended::Well)
     }
 
     /// The greatest version that was read.
     fn newest(&self) -> Option<Version> {
-        self.reads.values().map(|copy| copy.version).max()
+        self.reads.iter().map(|read| read.copy.version).max()
     }
 
     /// Keeps what a commit has made, at its version, and what it has found current.
@@ -228,7 +229,7 @@ impl Attempt {
         }
         // The locks were held until the commit had its place: what was current then is so as of its version.
         let as_of = as_of.max(version);
-        for (key, copy) in self.reads.iter().filter(|(key, _)| !written.contains_key(key)) {
+        for Read { key, copy, .. } in self.reads.iter().filter(|read| !written.contains_key(&read.key)) {
             copies.renew(key, copy, as_of, span);
         }
     }
@@ -253,13 +254,13 @@ impl Attempt {
         let mut keys = Vec::with_capacity(stale.len());
         for Stale { name, version, present } in stale {
             let key = Key::new(shared.options.space, &name);
-            if !self.reads.contains_key(&key) {
+            if self.reads.get(&key).is_none() {
                 return Err(Error::Malformed { what: "EXEC", why: format!("{} was not checked", shown(key.name())) });
             }
             shared.copies.stale(&key, version, present, span.learned);
             keys.push(key);
         }
-        let served = self.hits.iter().filter(|hit| keys.contains(hit)).count();
+        let served = self.reads.hits().filter(|hit| keys.contains(hit)).count();
         shared.counts.stale.add(served as u64);
         shared.counts.stale_aborts.add(1);
         Ok(keys)

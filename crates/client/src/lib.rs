@@ -32,6 +32,7 @@
 //! socket.rs      what these travel on              ground.rs      clock, timers and chance
 //! options.rs     what a client is to be            statistics.rs  what is counted
 //! mutation.rs    rules that tests leave out         flights.rs     one request for all that miss a key
+//! reads.rs       what an attempt has read
 //! ```
 
 /// What the document shows is compiled.
@@ -54,6 +55,7 @@ mod moment;
 pub mod mutation;
 mod options;
 mod pool;
+mod reads;
 mod shared;
 mod socket;
 mod statistics;

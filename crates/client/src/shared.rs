@@ -16,6 +16,7 @@ use crate::ground::Ground;
 use crate::mutation::{Fault, on};
 use crate::options::Options;
 use crate::pool::{Failed, Pool};
+use crate::reads::{Read, Reads};
 use crate::statistics::Counts;
 use crate::write::Write;
 
@@ -37,7 +38,7 @@ pub struct Shared {
 /// What a commit sends.
 pub struct Commit<'t> {
     /// What was read.
-    pub reads: &'t BTreeMap<Key, Arc<Copy>>,
+    pub reads: &'t Reads,
     /// What is to be written.
     pub writes: &'t [Write],
     /// By which its outcome can be asked for; a transaction that only reads needs none.
@@ -152,7 +153,7 @@ fn batch_of(commit: &Commit<'_>) -> Batch {
     if let Some(id) = commit.id {
         check.extend([b"ID".to_vec(), id.to_string().into_bytes()]);
     }
-    for (key, copy) in commit.reads {
+    for Read { key, copy, .. } in commit.reads.iter() {
         check.extend([key.name().to_vec(), answer::named(copy.version, copy.present).into_bytes()]);
     }
     batch.add(&check);

@@ -40,6 +40,10 @@ impl Transaction {
         Ok(Key::new(self.shared.options.space, name))
     }
 
+    fn keys<K: AsRef<[u8]>>(&self, names: &[K]) -> Result<Vec<Key>, Error> {
+        names.iter().map(|name| self.key(name)).collect()
+    }
+
     /// Sees to it that of each key it is known what it is, or is going to be.
     async fn see(&self, keys: &[Key]) -> Result<(), Error> {
         let missing = self.attempt().look(&self.shared, keys)?;
@@ -60,27 +64,30 @@ impl Transaction {
     pub async fn read(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = self.key(key)?;
         self.see(std::slice::from_ref(&key)).await?;
-        Ok(self.attempt().seen(&key))
+        Ok(self.attempt().seen(&key).map(endless))
     }
 
     /// The documents of some keys, in their order. Those that are missing are fetched by one message.
     pub async fn read_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>, Error> {
-        let keys = keys.iter().map(|key| self.key(key)).collect::<Result<Vec<Key>, Error>>()?;
+        let keys = self.keys(keys)?;
         self.see(&keys).await?;
         let attempt = self.attempt();
-        Ok(keys.iter().map(|key| attempt.seen(key)).collect())
+        Ok(keys.iter().map(|key| attempt.seen(key).map(endless)).collect())
     }
 
     /// The bytes of a string.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Blob>, Error> {
-        let value = self.read(&key).await?;
-        bytes(key.as_ref(), value)
+        let key = self.key(key)?;
+        self.see(std::slice::from_ref(&key)).await?;
+        bytes(&key, self.attempt().seen(&key))
     }
 
     /// The bytes of some strings, in the order of the keys. Those that are missing are fetched by one message.
     pub async fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Blob>>, Error> {
-        let values = self.read_many(keys).await?;
-        keys.iter().zip(values).map(|(key, value)| bytes(key.as_ref(), value)).collect()
+        let keys = self.keys(keys)?;
+        self.see(&keys).await?;
+        let attempt = self.attempt();
+        keys.iter().map(|key| bytes(key, attempt.seen(key))).collect()
     }
 
     /// The integer that a string holds.
@@ -201,9 +208,14 @@ fn wrong_kind(key: &[u8], value: &Value, wanted: &'static str) -> Error {
     Error::WrongKind { key: shown(key), held: value.kind().name(), wanted }
 }
 
-fn bytes(key: &[u8], value: Option<Value>) -> Result<Option<Blob>, Error> {
+/// A value without its expiry.
+fn endless(value: &Value) -> Value {
+    Value { data: value.data.clone(), expires_at_ms: None }
+}
+
+fn bytes(key: &Key, value: Option<&Value>) -> Result<Option<Blob>, Error> {
     let Some(value) = value else { return Ok(None) };
-    let Data::Bytes(bytes) = &value.data else { return Err(wrong_kind(key, &value, "string")) };
+    let Data::Bytes(bytes) = &value.data else { return Err(wrong_kind(key.name(), value, "string")) };
     Ok(Some(match bytes.whole() {
         Some((blob, range)) if range == (0..blob.len()) => blob.clone(),
         _ => Blob::from(&*bytes.joined()),
