@@ -143,6 +143,10 @@ pub enum Fault {
     /// With write-back nobody is held up for the drain, which begins when the oldest is due or half of the room is
     /// taken, and a write that finds no room is told so at once.
     WriteBackUnpaced,
+    /// Behind an outage others take the room that a write waits for.
+    RoomPassed,
+    /// A write that waits for room is not told when there is some.
+    RoomForgotten,
     /// What was sent without an answer is given up without a tombstone for its id.
     DroppedWithoutTombstone,
     /// What is cached in an outage is not compared with the store behind it.

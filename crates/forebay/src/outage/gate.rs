@@ -21,6 +21,7 @@ mod operator;
 #[cfg(feature = "testing")]
 mod print;
 mod reads;
+mod room;
 mod settings;
 mod suspended;
 mod watch;

@@ -3,7 +3,7 @@
 //! * [`gate`]: the store that the transactions see. It sends writes on, or keeps them; `state` is what it knows.
 //! * [`mode`]: whether the store is up: normal, failed, recovery.
 //! * [`pending`]: what is kept, and in which order it goes to the store; [`lanes`]: what needs an order at all.
-//! * `pace`, `write_back`: how writes are held up so that the drain keeps up with them.
+//! * `pace`, `speed`, `write_back`: how writes are held up so that the drain keeps up with them.
 //! * `recovery` probes the store and applies what is pending. `unnoted` is what of that the journal can't say yet,
 //!   `tickets` what became of it, `news` what waits for that.
 //! * [`record`]: plain data: a buffered transaction, and what the journal says of it later; [`fingerprint`]: by what it
@@ -24,6 +24,7 @@ mod pace;
 pub mod pending;
 pub mod record;
 mod recovery;
+mod speed;
 mod state;
 mod tickets;
 mod unnoted;

@@ -201,7 +201,7 @@ impl Inner {
         let paced = state.paced_until.saturating_sub(now);
         let due = match (&state.write_back, state.buffer.oldest_waiting_ms()) {
             (Some(write_back), Some(oldest_ms)) if state.hurries == 0 && !state.hurried => {
-                write_back.due_in(state.buffer.amount(), oldest_ms, self.runtime.now_ms())
+                write_back.due_in(&state.speed, state.buffer.amount(), oldest_ms, self.runtime.now_ms())
             }
             _ => Duration::ZERO,
         };
@@ -443,8 +443,9 @@ impl Inner {
             None => state.batch_max = (state.batch_max * 2).min(BATCH_COMMITS_MAX),
         }
         let (now, waiting, others) = (self.runtime.elapsed(), state.buffer.amount().waiting, state.carried > 0);
-        if let Some(write_back) = &mut state.write_back {
-            write_back.is_over(changed_count, waiting, others, now);
+        state.speed.is_over(changed_count, waiting, others, now);
+        if changed_count > 0 {
+            state.progressed = now;
         }
         self.end_suspension_if_empty(&mut state);
         self.settle(&mut state);

@@ -10,6 +10,7 @@ use super::lanes::Lane;
 use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
+use super::speed::Speed;
 use super::tickets::{TicketState, Tickets};
 use super::unnoted::Unnoted;
 use super::write_back::WriteBack;
@@ -108,6 +109,12 @@ pub(super) struct State {
     pub(super) pace: Pace,
     /// All is buffered at first, on purpose.
     pub(super) write_back: Option<WriteBack>,
+    /// How fast the drain is.
+    pub(super) speed: Speed,
+    /// When it applied something last.
+    pub(super) progressed: Duration,
+    /// Writes that found no room and wait for it.
+    pub(super) roomless: usize,
     /// What is buffered on purpose is applied now, until nothing waits: somebody does.
     pub(super) hurried: bool,
     /// What is left when all is applied may have been changed by others in the outage.
@@ -163,6 +170,9 @@ impl State {
             paced_until: Duration::ZERO,
             pace: Pace::default(),
             write_back: None,
+            speed: Speed::new(),
+            progressed: Duration::ZERO,
+            roomless: 0,
             hurried: false,
             suspects_rest: false,
             stale_dropped: false,
@@ -185,9 +195,7 @@ impl State {
     /// A batch is on its way to the store.
     pub(super) fn sets_out(&mut self, now: Duration) {
         self.carried += 1;
-        if let Some(write_back) = &mut self.write_back {
-            write_back.sets_out(now);
-        }
+        self.speed.sets_out(now);
     }
 
     /// Transactions that the journal holds.

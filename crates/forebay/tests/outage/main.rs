@@ -9,6 +9,7 @@ mod disk_full;
 mod forms;
 mod gate;
 mod merging;
+mod room;
 mod seen;
 mod slow;
 mod sync;

@@ -23,9 +23,11 @@ const BATCH: Duration = Duration::from_millis(2);
 const EACH: Duration = Duration::from_micros(400);
 
 /// A store that takes its time.
-struct Busy {
-    inner: Faulty,
+pub struct Busy {
+    pub inner: Faulty,
     runtime: Runtime,
+    /// It takes an hour for a batch.
+    pub is_stuck: AtomicBool,
 }
 
 impl Store for Busy {
@@ -47,7 +49,8 @@ impl Store for Busy {
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
-            self.runtime.sleep(BATCH + EACH * group.len() as u32).await;
+            let stuck = Duration::from_secs(if self.is_stuck.load(Ordering::SeqCst) { 3_600 } else { 0 });
+            self.runtime.sleep(stuck + BATCH + EACH * group.len() as u32).await;
             self.inner.commit(group).await
         })
     }
@@ -56,14 +59,18 @@ impl Store for Busy {
 }
 
 fn open(runtime: &Runtime, age_ms: u64, bytes_max: usize) -> (Arc<Busy>, Gate) {
+    open_with(runtime, bytes_max, |settings| settings.write_back_ms = Some(age_ms))
+}
+
+pub fn open_with(runtime: &Runtime, bytes_max: usize, change: impl FnOnce(&mut GateSettings)) -> (Arc<Busy>, Gate) {
     let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
-    let store = Arc::new(Busy { inner, runtime: runtime.clone() });
+    let store = Arc::new(Busy { inner, runtime: runtime.clone(), is_stuck: AtomicBool::new(false) });
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 30, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
-    let settings =
-        GateSettings { breaker, bytes_max, write_back_ms: Some(age_ms), workers: 4, ..GateSettings::default() };
+    let mut settings = GateSettings { breaker, bytes_max, workers: 4, ..GateSettings::default() };
+    change(&mut settings);
     let (mapping, opens_late) = (String::new(), false);
     let (runtime, inner) = (runtime.clone(), store.clone());
     let options = GateOptions { runtime, store: inner, journal, found, settings, mapping, opens_late };
@@ -71,7 +78,7 @@ fn open(runtime: &Runtime, age_ms: u64, bytes_max: usize) -> (Arc<Busy>, Gate) {
 }
 
 /// A write of so many bytes to `name`.
-fn put(sequence: u64, name: &str, bytes: usize) -> Commit {
+pub fn put(sequence: u64, name: &str, bytes: usize) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(vec![b'x'; bytes]);
     let changes = [Change::Put(value.clone())].into_iter().collect();

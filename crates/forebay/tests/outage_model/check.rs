@@ -124,7 +124,7 @@ impl Model {
                 let chose = path.iter().fold(false, |_, (event, order)| world.happen(*event, *order));
                 let (print, events, full) = (world.print(), world.events(), world.book().full > 0);
                 let wrong_at_end = judge(&world, true);
-                let end = [Kind::Lost, Kind::Orphan];
+                let end = [Kind::Lost, Kind::Orphan, Kind::Unanswered];
                 let wrong = wrong_at_end.iter().copied().filter(|kind| !end.contains(kind)).collect();
                 (print, events, wrong, wrong_at_end, full, chose)
             }))

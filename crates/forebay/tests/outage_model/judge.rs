@@ -34,6 +34,8 @@ pub enum Kind {
     Aside,
     /// What is buffered went to a database that was restored from a backup.
     Restored,
+    /// A client waits for an answer that never comes.
+    Unanswered,
     /// The core stopped with a panic.
     Panic,
 }
@@ -61,6 +63,9 @@ fn stored(world: &World, terminal: bool, found: &mut Vec<Kind>) {
     let book = world.book();
     for (at, client) in world.setup.clients.iter().enumerate() {
         let told = book.told[at];
+        if terminal && told == Told::AtWork {
+            found.push(Kind::Unanswered);
+        }
         let there: Vec<usize> = client.documents().map(|document| times(&shown[document], client.name)).collect();
         if there.iter().any(|times| *times > 1) {
             found.push(Kind::Twice);

@@ -125,8 +125,13 @@ const POISONED: [Case; 5] = [
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
 
-const OTHERS: [Case; 11] = [
-    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [999, 44, 164]),
+const OTHERS: [Case; 12] = [
+    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_043, 44, 144]),
+    case(
+        "full, 3 writers, 2 wait for room, swift",
+        Setup { clients: &[ONE, TWO, THREE], timeouts: 2, swift_disk: true, ..NARROW },
+        [957, 186, 312],
+    ),
     case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [564, 48, 0]),
     case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [360, 58, 0]),
     case(
@@ -182,7 +187,8 @@ const LARGER: [Case; 10] = [
 ];
 
 /// What shows that a rule is left out.
-const FAULTS: [(Fault, Setup); 21] = [
+const FAULTS: [(Fault, Setup); 22] = [
+    (Fault::RoomForgotten, Setup { clients: &[ONE, TWO, THREE], timeouts: 2, swift_disk: true, ..NARROW }),
     (Fault::MergedUntaken, REMADE),
     (Fault::LearnedUnasked, Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT }),
     (Fault::QueueTrimmedWhole, Setup { timeouts: 1, ..SWIFT }),

@@ -24,7 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     keys: Keys::None,
     run: Run::Session(|session, frame| family::run(session, frame, "hint")),
     // In MULTI it runs at once: the hints are those of the EXEC.
-    flags: &[Flag::NotQueued],
+    flags: &[Flag::NotQueued, Flag::LeavesReads],
 }];
 
 pub(super) const SUBS: &[Sub] = &[

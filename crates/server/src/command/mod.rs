@@ -153,6 +153,8 @@ pub enum Run {
 pub enum Flag {
     /// Runs at once in MULTI instead of being queued (EXEC, DISCARD and their kind).
     NotQueued,
+    /// Changes nothing about how other requests are read, though it is not queued.
+    LeavesReads,
     /// Refused in MULTI.
     NotInMulti,
     /// Refused in TXN.

@@ -1,5 +1,5 @@
-//! What a session does for the requests behind the one at hand: it looks their commands up, has the processor fetch
-//! what is cached of their keys, and has the store asked once for all that is not.
+//! What a session does for the requests behind the one at hand. It looks their commands up, and has the processor fetch
+//! what is cached of their keys. The store is asked once for all that is not.
 
 use std::sync::atomic::Ordering;
 
@@ -70,7 +70,7 @@ impl Session {
     }
 
     /// The client has spoken. A batch of reads only counts as one transaction of one level, for policies that follow
-    /// transactions.
+    /// transactions; hints between them do not count.
     pub(super) fn begin_batch(&mut self, batch: &Batch) {
         let now_ms = self.shared.engine.runtime().now_ms();
         self.client.active_ms.store(now_ms, Ordering::Relaxed);
@@ -78,14 +78,17 @@ impl Session {
         if alone || !self.shared.engine.cache().follows_transactions() {
             return;
         }
-        let reads = |at: usize| {
+        let mut reads = 0;
+        for at in 0..batch.len() {
             let frame = batch.frame(at);
-            let command = self.shared.table.find_numbered(frame.arg(0));
-            command.is_some_and(|(_, command)| {
-                command.arity_fits(frame.len()) && command.effect(frame) == Some(Effect::Read)
-            })
-        };
-        if (0..batch.len()).all(reads) {
+            let Some((_, command)) = self.shared.table.find_numbered(frame.arg(0)) else { return };
+            match command.effect(frame) {
+                Some(Effect::Read) if command.arity_fits(frame.len()) => reads += 1,
+                None if command.is(Flag::LeavesReads) => {}
+                _ => return,
+            }
+        }
+        if reads > 1 {
             self.batch_txn = self.shared.engine.number();
         }
     }
@@ -138,6 +141,7 @@ impl Session {
                         }
                     });
                 }
+                None if command.is(Flag::LeavesReads) => {}
                 None if command.is(Flag::NotQueued) || command.name == "select" => break,
                 None => {}
             }

@@ -28,9 +28,6 @@ const WAIT_BELOW: usize = 64;
 /// How long it waits at most.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
-/// Time in which a store that is there carries something over: after it, one that found no room is told so.
-const PROGRESS_MAX: Duration = Duration::from_secs(10);
-
 /// What is to be done with a group.
 enum Way {
     Direct(oneshot::Receiver<()>),
@@ -42,68 +39,9 @@ enum Way {
     Pause(Duration),
 }
 
-/// Keeps others from the room that somebody waits for, as long as it lives.
-struct Roomless<'a>(&'a Inner);
-
-impl<'a> Roomless<'a> {
-    /// None where nothing is kept on purpose.
-    fn new(inner: &'a Inner) -> Option<Roomless<'a>> {
-        inner.state().write_back.as_mut()?.roomless += 1;
-        Some(Roomless(inner))
-    }
-}
-
-impl Drop for Roomless<'_> {
-    fn drop(&mut self) {
-        if let Some(write_back) = &mut self.0.state().write_back {
-            write_back.roomless -= 1;
-        }
-    }
-}
-
 impl Inner {
-    pub(super) async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
-        let mut outcomes = self.commit_once(group, false).await;
-        for (commit, outcome) in group.iter().zip(&mut outcomes) {
-            if matches!(outcome, CommitOutcome::Full(_)) {
-                self.commit_in_room(commit, outcome).await;
-                self.state().counts.full += u64::from(matches!(outcome, CommitOutcome::Full(_)));
-            }
-        }
-        outcomes
-    }
-
-    /// With write-back: tries what found no room again while the store makes some.
-    async fn commit_in_room(&self, commit: &Commit, outcome: &mut CommitOutcome) {
-        let Some(_roomless) = Roomless::new(self) else { return };
-        let mut progress = (self.runtime.elapsed(), self.state().counts.applied);
-        loop {
-            if let Some(other) = self.commit_once(std::slice::from_ref(commit), true).await.pop() {
-                *outcome = other;
-            }
-            let pause = self.until_room(&mut progress);
-            match (&outcome, pause) {
-                (CommitOutcome::Full(_), Some(pause)) => self.runtime.sleep(pause).await,
-                _ => return,
-            }
-        }
-    }
-
-    /// How long to wait for room; none if there is nothing to wait for. `progress` is when something was applied
-    /// last, and how much was by then.
-    fn until_room(&self, progress: &mut (Duration, u64)) -> Option<Duration> {
-        let (state, now) = (self.state(), self.runtime.elapsed());
-        if progress.1 != state.counts.applied {
-            *progress = (now, state.counts.applied);
-        }
-        let waiting = state.buffer.amount().waiting;
-        let unpaced = mutation::on(Fault::WriteBackUnpaced);
-        let idle = state.failing(now) || state.suspended.is_some() || waiting == 0 || unpaced;
-        let hopeless = idle || now.saturating_sub(progress.0) > PROGRESS_MAX;
-        state.write_back.as_ref().filter(|_| !hopeless).map(|write_back| write_back.room_pause(waiting))
-    }
-
-    async fn commit_once(&self, group: &[Commit], roomless: bool) -> Vec<CommitOutcome> {
+    /// One attempt; `roomless` where it has found no room before.
+    pub(super) async fn commit_once(&self, group: &[Commit], roomless: bool) -> Vec<CommitOutcome> {
         let mut slept = self.runtime.sleep(WAIT_MAX);
         let (mut may_wait, mut held) = (true, false);
         loop {
@@ -140,14 +78,20 @@ impl Inner {
         let computed = !self.store.caps().applies && group.iter().any(unseen);
         let strict = group.iter().any(|commit| commit.strict);
         let write_back = self.settings.write_back_ms.is_some();
-        if failing || computed {
+        let waits = state.roomless > 0 && state.suspended.is_none() && !mutation::on(Fault::RoomPassed);
+        let waited_for = waits && !strict;
+        if failing || (computed && !waited_for) {
             return Way::Buffer;
         }
-        if write_back && !strict {
+        if write_back && !strict && !computed {
             return self.way_back(&mut state, group, roomless);
         }
         let troubled = state.mode != Mode::Normal || state.writes.is_in_doubt();
-        if troubled && group.iter().all(|commit| commit.priority == Priority::Low && !commit.strict) {
+        let low = troubled && group.iter().all(|commit| commit.priority == Priority::Low && !commit.strict);
+        if waited_for {
+            return self.way_in_turn(&mut state, group, roomless, low || computed);
+        }
+        if low {
             return Way::Buffer;
         }
         let waiting = self.waiting_before(&state, group);
@@ -170,6 +114,16 @@ impl Inner {
         }
     }
 
+    /// The way where a write waits for room, which may be `group` itself. It goes `behind` what waits although
+    /// nothing is in its way, or directly then.
+    fn way_in_turn(&self, state: &mut State, group: &[Commit], roomless: bool, behind: bool) -> Way {
+        match self.waiting_before(state, group).or(behind.then_some(0)) {
+            None => Way::Direct(state.next_outage()),
+            Some(_) if roomless => Way::Buffer,
+            Some(_) => Way::Pause(state.speed.room_pause(state.buffer.amount().waiting)),
+        }
+    }
+
     /// The way of what is kept on purpose, while the store is there: kept, unless the drain is behind. Then it goes
     /// past where nothing is in its way, else it is held up; and nobody passes one that found no room.
     fn way_back(&self, state: &mut State, group: &[Commit], roomless: bool) -> Way {
@@ -177,16 +131,17 @@ impl Inner {
         let written = group.iter().flat_map(|commit| commit.writes.iter().map(|write| &write.key));
         let lanes = self.settings.lanes.lanes(&*self.store, written);
         let amount = state.buffer.amount();
-        let late = write_back.late(amount, state.buffer.oldest_in_ms(&lanes), self.runtime.now_ms());
-        let others = write_back.roomless > 0 && !roomless;
+        let late = write_back.late(&state.speed, amount, state.buffer.oldest_in_ms(&lanes), self.runtime.now_ms());
+        let others = state.roomless > 0 && !roomless;
         // Where an operator has to say so first, nothing gets on by waiting.
         if !roomless && ((late.is_zero() && !others) || state.suspended.is_some()) {
             return Way::Buffer;
         }
+        if others || roomless {
+            return self.way_in_turn(state, group, roomless, false);
+        }
         match self.waiting_before(state, group) {
             None => Way::Direct(state.next_outage()),
-            Some(_) if others => Way::Pause(write_back.room_pause(amount.waiting)),
-            Some(_) if roomless => Way::Buffer,
             Some(_) => Way::Hold(late),
         }
     }
@@ -221,7 +176,7 @@ impl Inner {
         state.pace.hold(self.runtime.elapsed(), waiting, applied)
     }
 
-    fn ties(&self, commit: &Commit) -> Ties {
+    pub(super) fn ties(&self, commit: &Commit) -> Ties {
         let written = commit.writes.iter().map(|write| (&write.key, &*write.changes));
         self.settings.lanes.ties(&*self.store, written, commit.checks.iter().map(|(key, _)| key))
     }

@@ -15,7 +15,7 @@ impl Gate {
         let state = self.inner.state();
         state.buffer.print(out)?;
         writeln!(out, "{:?} {:?} {:?}", state.mode, state.writes, state.reads)?;
-        writeln!(out, "{} {} {:?}", state.carried, state.batch_max, state.failed_until)?;
+        writeln!(out, "{} {} {} {:?}", state.carried, state.batch_max, state.roomless, state.failed_until)?;
         writeln!(out, "{:?} {:?} {} {}", state.decided, state.verdicts, state.resuming, state.suspensions)?;
         writeln!(out, "{} {} {:?}", state.incarnation, state.opens_late, state.suspended)?;
         writeln!(out, "{} {} {:?}", state.known_from, state.found_in, self.inner.given_out)?;

@@ -196,6 +196,13 @@ impl Buffer {
         written.is_some_and(|written| row.leaves(&written.changes))
     }
 
+    /// Whether `commit` finds room where it is alone. What is known of its documents, which takes room too, is left
+    /// out.
+    pub fn may_fit(&self, commit: &Commit, ties: &Ties) -> bool {
+        let rows: usize = commit.writes.iter().map(|write| row_bytes(&write.key, write.after.as_ref())).sum();
+        entry_bytes(&Buffered::from_commit(0, commit, 0), ties) + rows <= self.bytes_max
+    }
+
     /// What a row's charge grows by if its document becomes `after`.
     fn row_growth(&self, key: &Key, after: Option<&Value>) -> usize {
         let now = self.rows.get(key).map_or(0, |row| row.bytes);
