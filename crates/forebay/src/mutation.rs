@@ -145,6 +145,8 @@ pub enum Fault {
     WriteBackUnpaced,
     /// Behind an outage others take the room that a write waits for.
     RoomPassed,
+    /// Behind an outage others wait for room as long as the write does that came first.
+    RoomKept,
     /// A write that waits for room is not told when there is some.
     RoomForgotten,
     /// What was sent without an answer is given up without a tombstone for its id.

@@ -146,6 +146,36 @@ fn takes_no_room(priority: Priority, unseen: bool, expected: bool) {
     });
 }
 
+/// Behind a slow drain a wide write waits for 10 s, and others that queue for one.
+#[test]
+fn a_slow_drain_holds_others_up_for_a_second() {
+    slow_drain(true);
+    let _on = mutation::put_back(Some(Fault::RoomKept));
+    slow_drain(false);
+}
+
+fn slow_drain(expected: bool) {
+    simulated(move |runtime| async move {
+        let (store, gate) = full(&runtime, |settings| settings.per_second_max = 2).await;
+        comes_back(&runtime, &store, &gate).await;
+        let began = runtime.elapsed();
+        let (waits, answer) = (gate.clone(), Arc::new(Mutex::new(None)));
+        let (told, clock) = (answer.clone(), runtime.clone());
+        runtime.spawn(async move {
+            let outcome = commit(&waits, wide(101, 30_000)).await;
+            *told.lock().expect("nothing panicked") = Some((outcome, (clock.elapsed() - began).as_millis()));
+        });
+        runtime.sleep(Duration::from_micros(1)).await;
+        assert!(is_kept(&commit(&gate, put(102, &name(NAMES - 1), 10)).await));
+        let others = (runtime.elapsed() - began).as_millis();
+        assert_eq!((900..1_500).contains(&others), expected, "{others} ms");
+        runtime.sleep(Duration::from_secs(120)).await;
+        let (outcome, waited) = answer.lock().expect("nothing panicked").take().expect("it is answered");
+        let at_most = is_full(&outcome) && (9_000..11_000).contains(&waited);
+        assert_eq!(at_most, expected, "{outcome:?} after {waited} ms");
+    });
+}
+
 /// Many clients at full speed write what has to queue, and many wait for room: each is answered, and the recovery ends.
 #[test]
 fn every_write_that_waits_is_answered() {

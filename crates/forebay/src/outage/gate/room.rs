@@ -4,6 +4,8 @@
 //! longer. It is refused at once where nothing makes room. The store is away, an operator has to decide, or the drain
 //! stands still. No other write takes the room for which it waits: what has to queue waits longer, and what is free
 //! goes directly. So the room grows until it is enough, or until nothing waits for the store and the write goes there.
+//!
+//! A drain behind an outage may take minutes. There others wait for it for a second at most, and it waits for 10 s.
 
 use std::time::Duration;
 
@@ -13,6 +15,9 @@ use crate::store::{Commit, CommitOutcome};
 
 /// Time in which a store that is there carries something over: after it, one that found no room is told so.
 const PROGRESS_MAX: Duration = Duration::from_secs(10);
+
+/// Without write-back, time in which no other takes the room that a write waits for.
+const KEPT_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps others from the room that a write waits for, as long as it lives.
 struct Roomless<'a>(&'a Inner);
@@ -48,12 +53,17 @@ impl Inner {
         if self.until_room(began).is_none() || !self.may_fit(commit) {
             return;
         }
-        let _roomless = Roomless::new(self);
+        let mut roomless = Some(Roomless::new(self));
+        let has_ended = |most: Duration| {
+            let waited = self.runtime.elapsed().saturating_sub(began);
+            self.state().write_back.is_none() && waited > most && !mutation::on(Fault::RoomKept)
+        };
         loop {
             if let Some(other) = self.commit_once(std::slice::from_ref(commit), true).await.pop() {
                 *outcome = other;
             }
-            let pause = self.until_room(began);
+            roomless = roomless.filter(|_| !has_ended(KEPT_MAX));
+            let pause = self.until_room(began).filter(|_| !has_ended(PROGRESS_MAX));
             match (&outcome, pause) {
                 (CommitOutcome::Full(_), Some(_)) if mutation::on(Fault::RoomForgotten) => std::future::pending().await,
                 (CommitOutcome::Full(_), Some(pause)) => self.runtime.sleep(pause).await,
