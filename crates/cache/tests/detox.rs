@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_cache::graph::Graph;
 use forebay_cache::policy::bare::{Bare, Served};
-use forebay_cache::policy::{Access, AccessKind, Order, Unit, choose};
+use forebay_cache::policy::{Access, AccessKind, Order, Unit, Why, choose};
 use proptest::prelude::*;
 
 fn cache(policy: &str, capacity: u64) -> Bare {
@@ -261,6 +261,29 @@ fn orders_share_what_transactions_were() {
     orders[1].ended(7, true);
     assert!(orders[1].explain(0).starts_with("score 0.2500"), "{}", orders[1].explain(0));
     assert!(orders[0].explain(1).starts_with("score 0.2500"), "{}", orders[0].explain(1));
+    orders.iter().for_each(|order| order.validate());
+}
+
+/// One partition now and then has nothing but what is worth much: its victims must not age the keys of the others.
+#[test]
+fn a_victim_ages_the_keys_of_its_own_partition_only() {
+    let choice = choose("detox").expect("in the table");
+    let settings = choice.settings(Unit::Entries, 10);
+    let learned = (choice.policy.learned)(&settings);
+    let mut orders: Vec<Box<dyn Order>> = (0..2).map(|_| (choice.policy.order)(&settings, learned.clone())).collect();
+    let enter = |order: &mut Box<dyn Order>, key: u64| {
+        let access = Access::read(key, 1);
+        assert!(order.admit(&access));
+        order.inserted(0, &access);
+        order.explain(0)
+    };
+    enter(&mut orders[0], 1);
+    (0..99).for_each(|_| orders[0].access(0, &Access { slot: Some((0, 0)), ..Access::read(1, 1) }));
+    orders[0].removed(0, 1, Why::Evicted);
+    let [aged, other] = [0, 1].map(|at| enter(&mut orders[at], 2));
+    // Its mean instance score when it left was 50.5, of which 0.9 counts; a key by itself is worth 1.
+    assert!(aged.starts_with("score 46.45"), "{aged}");
+    assert!(other.starts_with("score 1.0"), "{other}");
     orders.iter().for_each(|order| order.validate());
 }
 

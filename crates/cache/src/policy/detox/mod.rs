@@ -6,6 +6,10 @@
 //! often a key was asked for, and its sum of instance scores, are remembered for a while after it left
 //! (`../remembered.rs`).
 //!
+//! Each partition's order has an age, the greatest score of its victims. An order with few entries now and then has to
+//! evict what is worth much. With one age for all orders such victims would raise it for all, and it would drown the
+//! group scores. No score of one order is compared with one of another.
+//!
 //! There are three departures from the paper, each a parameter, since its formula as printed does not give its
 //! figures. The age counts with a factor of 0.9 (with 1 it drowns the group scores). Candidates are kept between
 //! evictions. What is known of a key outlives it. `detox-paper-literal` has none of the three. A level enters as a

@@ -78,6 +78,8 @@ pub(super) struct Detox {
     transactions: Arc<Transactions>,
     number: u32,
     admits: bool,
+    /// The greatest score that any of its victims had.
+    age: f64,
     random: Random,
     /// Accesses heard of.
     now: u64,
@@ -107,6 +109,7 @@ impl Detox {
             number,
             transactions,
             admits,
+            age: 0.0,
             // Not by its number: an order that takes another's place at a reset decides as that did.
             random: Random::new(tuning.seed),
             now: 0,
@@ -176,7 +179,7 @@ impl Detox {
     }
 
     fn aged(&self, known: &Known) -> f64 {
-        self.aggregate(known) + self.tuning.factor * self.transactions.age()
+        self.aggregate(known) + self.tuning.factor * self.age
     }
 
     /// What an entry is worth now.
@@ -253,7 +256,7 @@ impl Detox {
 
     /// The lowest of some more candidates and of those that were looked at before.
     fn lowest_drawn(&mut self, incoming: &Access) -> Option<(f64, Slot)> {
-        let company = self.asking.worth(incoming) + self.tuning.factor * self.transactions.age();
+        let company = self.asking.worth(incoming) + self.tuning.factor * self.age;
         let (mut drawn, mut random) = (std::mem::take(&mut self.drawn), std::mem::take(&mut self.random));
         let lowest = drawn.lowest(&self.candidates, &mut random, |slot| match self.is_company(slot, incoming) {
             true => company,
@@ -272,7 +275,7 @@ impl Detox {
         match incoming.txn {
             0 => {
                 let alone = f64::from(known.frequency) / f64::from(self.unit.weight(incoming.size));
-                alone + self.tuning.factor * self.transactions.age()
+                alone + self.tuning.factor * self.age
             }
             _ => self.aged(&known),
         }
@@ -375,7 +378,10 @@ impl Order for Detox {
         self.leave(slot);
         let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
         if why == Why::Evicted {
-            self.transactions.raise_age(worth);
+            if worth > self.age {
+                self.age = worth;
+                self.transactions.aged(worth);
+            }
             self.remember(hash, entry.known);
         }
     }
@@ -461,6 +467,7 @@ impl Order for Detox {
             assert_eq!((entry.place as usize, entry.state), (place, State::In), "slot {slot} is not where it says");
             assert!(entry.score.is_finite(), "slot {slot} has a score");
         }
+        assert!(self.age.is_finite() && self.age >= 0.0, "the age is a number");
         self.drawn.validate(|slot| self.entries[slot as usize].state == State::In);
     }
 }
