@@ -367,3 +367,21 @@ proptest! {
         }
     }
 }
+
+/// Where values are small, what is known of keys that left is bounded by what the entries weigh; else by their number.
+#[test]
+fn what_is_remembered_follows_the_size_of_values() {
+    let remembered = |policy: &str, size: u32| {
+        let choice = choose(policy).expect("in the table");
+        let settings = choice.settings(Unit::Bytes, 500 * u64::from(size));
+        let mut cache = Bare::new(choice.policy, &settings);
+        for key in 0..6_000u64 {
+            cache.access(Access::read(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), size));
+        }
+        cache.ghost_bytes()
+    };
+    let small = remembered("detox", 200);
+    assert!(small <= 500 * 200 / 20 && small > 500 * 200 / 25, "{small} bytes of 5,000");
+    let all = remembered("detox", 2_000);
+    assert_eq!(all, remembered("detox:metadata-share=1", 200), "three for each entry");
+}

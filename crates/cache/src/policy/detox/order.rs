@@ -84,6 +84,8 @@ pub(super) struct Detox {
     /// Accesses heard of.
     now: u64,
     entries: Vec<Entry>,
+    /// Of all entries.
+    weight: u64,
     /// All that may go, in no order.
     candidates: Vec<Slot>,
     drawn: Drawn,
@@ -114,6 +116,7 @@ impl Detox {
             random: Random::new(tuning.seed),
             now: 0,
             entries: Vec::new(),
+            weight: 0,
             candidates: Vec::new(),
             drawn: Drawn::new(tuning.sample, tuning.pool),
             incoming: None,
@@ -205,7 +208,10 @@ impl Detox {
     }
 
     fn remember(&mut self, hash: u64, known: Known) {
-        let limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        let mut limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        if self.unit == Unit::Bytes {
+            limit = limit.min(self.remembered.len_within(self.tuning.share * self.weight as f64));
+        }
         if limit > 0 {
             self.remembered.insert(hash, known, limit);
         }
@@ -366,22 +372,24 @@ impl Order for Detox {
             self.entries.resize(slot as usize + 1, OUT);
         }
         self.entries[slot as usize] = entry;
+        self.weight += u64::from(weight);
         self.enter(slot);
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
-        self.entries[slot as usize].weight = self.unit.weight(size);
+        let weight = self.unit.weight(size);
+        let before = std::mem::replace(&mut self.entries[slot as usize].weight, weight);
+        self.weight = self.weight - u64::from(before) + u64::from(weight);
     }
 
     fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
         let worth = self.worth(slot);
         self.leave(slot);
         let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
+        self.weight -= u64::from(entry.weight);
         if why == Why::Evicted {
-            if worth > self.age {
-                self.age = worth;
-                self.transactions.aged(worth);
-            }
+            self.age = self.age.max(worth);
+            self.transactions.aged(self.age);
             self.remember(hash, entry.known);
         }
     }
@@ -467,6 +475,7 @@ impl Order for Detox {
             assert_eq!((entry.place as usize, entry.state), (place, State::In), "slot {slot} is not where it says");
             assert!(entry.score.is_finite(), "slot {slot} has a score");
         }
+        assert_eq!(self.entries.iter().map(|entry| u64::from(entry.weight)).sum::<u64>(), self.weight, "all weights");
         assert!(self.age.is_finite() && self.age >= 0.0, "the age is a number");
         self.drawn.validate(|slot| self.entries[slot as usize].state == State::In);
     }
