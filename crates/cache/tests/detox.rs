@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_cache::graph::Graph;
 use forebay_cache::policy::bare::{Bare, Served};
-use forebay_cache::policy::{Access, AccessKind, Order, Unit, choose};
+use forebay_cache::policy::{Access, AccessKind, Order, Unit, Why, choose};
 use proptest::prelude::*;
 
 fn cache(policy: &str, capacity: u64) -> Bare {
@@ -264,6 +264,29 @@ fn orders_share_what_transactions_were() {
     orders.iter().for_each(|order| order.validate());
 }
 
+/// One partition now and then has nothing but what is worth much: its victims must not age the keys of the others.
+#[test]
+fn a_victim_ages_the_keys_of_its_own_partition_only() {
+    let choice = choose("detox").expect("in the table");
+    let settings = choice.settings(Unit::Entries, 10);
+    let learned = (choice.policy.learned)(&settings);
+    let mut orders: Vec<Box<dyn Order>> = (0..2).map(|_| (choice.policy.order)(&settings, learned.clone())).collect();
+    let enter = |order: &mut Box<dyn Order>, key: u64| {
+        let access = Access::read(key, 1);
+        assert!(order.admit(&access));
+        order.inserted(0, &access);
+        order.explain(0)
+    };
+    enter(&mut orders[0], 1);
+    (0..99).for_each(|_| orders[0].access(0, &Access { slot: Some((0, 0)), ..Access::read(1, 1) }));
+    orders[0].removed(0, 1, Why::Evicted);
+    let [aged, other] = [0, 1].map(|at| enter(&mut orders[at], 2));
+    // Its mean instance score when it left was 50.5, of which 0.9 counts; a key by itself is worth 1.
+    assert!(aged.starts_with("score 46.45"), "{aged}");
+    assert!(other.starts_with("score 1.0"), "{other}");
+    orders.iter().for_each(|order| order.validate());
+}
+
 /// Histories that are tried, each with six forms of the policy.
 const CASES: u32 = 48;
 
@@ -343,4 +366,22 @@ proptest! {
             cache.validate();
         }
     }
+}
+
+/// Where values are small, what is known of keys that left is bounded by what the entries weigh; else by their number.
+#[test]
+fn what_is_remembered_follows_the_size_of_values() {
+    let remembered = |policy: &str, size: u32| {
+        let choice = choose(policy).expect("in the table");
+        let settings = choice.settings(Unit::Bytes, 500 * u64::from(size));
+        let mut cache = Bare::new(choice.policy, &settings);
+        for key in 0..6_000u64 {
+            cache.access(Access::read(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), size));
+        }
+        cache.ghost_bytes()
+    };
+    let small = remembered("detox", 200);
+    assert!(small <= 500 * 200 / 20 && small > 500 * 200 / 25, "{small} bytes of 5,000");
+    let all = remembered("detox", 2_000);
+    assert_eq!(all, remembered("detox:metadata-share=1", 200), "three for each entry");
 }

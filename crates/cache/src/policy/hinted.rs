@@ -274,7 +274,10 @@ impl Rule for Clic {
             self.priority(a.3).total_cmp(&self.priority(b.3)).then(a.2.cmp(&b.2))
         };
         let lowest = candidates.min_by(order).copied();
-        let loses = lowest.is_none_or(|lowest| self.priority(incoming.hints.0) <= self.priority(lowest.3));
+        // Set 0 is that of requests without hints, which go by recency among themselves.
+        let loses = lowest.is_none_or(|lowest| {
+            self.priority(incoming.hints.0) <= self.priority(lowest.3) && (incoming.hints.0, lowest.3) != (0, 0)
+        });
         if incoming.slot.is_none() && loses {
             self.remember(incoming.hash, self.now, self.missed, rows.capacity);
             return None;

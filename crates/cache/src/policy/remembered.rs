@@ -250,6 +250,12 @@ impl Remembered {
         Some(known)
     }
 
+    /// How many keys it remembers in so many bytes.
+    pub fn len_within(&self, bytes: f64) -> usize {
+        let place = size_of::<Place>() + if self.fades { size_of::<u32>() } else { 0 };
+        (bytes / place as f64) as usize * (FREE - 1) / FREE
+    }
+
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.touched.capacity() * size_of::<u32>()

@@ -341,7 +341,9 @@ impl Order for Model {
             let listed = self.pages.iter().filter(|page| self.is_listed(page.slot));
             let least = listed.min_by_key(|page| (self.class(page.cell), page.at));
             let priority = |cell: u32| self.taught.classes[self.class(cell)].1;
-            let wins = least.is_some_and(|least| priority(self.missed) > priority(least.cell));
+            // Set 0 is that of requests without hints, which go by recency among themselves.
+            let no_hints = |least: &Page| self.missed == 0 && least.cell == 0;
+            let wins = least.is_some_and(|least| priority(self.missed) > priority(least.cell) || no_hints(least));
             (least.map(|least| least.slot), wins)
         };
         if incoming.slot.is_none() && !wins {

@@ -1,6 +1,10 @@
 //! The replacement of figure 4. Of the pages of lowest priority the least recently requested one goes. A newcomer
 //! comes in if its priority is higher.
 //!
+//! Requests without hints tell nothing of their pages, so the paper's rule would keep the pages that came first for
+//! ever. Such pages are ordered by recency among themselves: a newcomer without hints displaces a page without hints
+//! that would go next. With hints the rule is the paper's.
+//!
 //! All of this takes constant time. Hint sets of one priority are a class. Each class has a list of its pages by last
 //! request. A bitmap knows the lowest class that has any. When priorities change, at the end of a window, the pages
 //! are sorted into new lists.
@@ -14,6 +18,9 @@ use super::tracker::Tracker;
 
 /// Pinned pages are in the first list, those of class n in list n + 1.
 const PINNED: u32 = 0;
+
+/// The cell of requests without hints, where nothing is derived of a page's past.
+const NO_HINTS: u32 = 0;
 
 /// Bytes of metadata for each entry.
 pub(super) const ENTRY_BYTES: usize = NODE_BYTES + size_of::<Request>();
@@ -138,6 +145,12 @@ impl Ranked {
         self.note_filled(list.checked_sub(1));
     }
 
+    /// Whether the page that would go of this class was last asked for without hints.
+    fn oldest_has_no_hints(&self, class: u32) -> bool {
+        let oldest = self.lists.oldest(class + 1);
+        oldest.is_some_and(|slot| self.pages[slot as usize].cell == NO_HINTS)
+    }
+
     fn note_filled(&mut self, class: Option<u32>) {
         if let Some(class) = class {
             self.filled.set(class, !self.lists.is_empty(class + 1));
@@ -195,8 +208,12 @@ impl Order for Ranked {
         let lowest = self.filled.first();
         if incoming.slot.is_none() {
             let table = self.tracker.table();
-            let class = self.tracker.class(self.tracker.newcomer(incoming).cell);
-            let beats = |lowest: u32| table.priorities[class as usize] > table.priorities[lowest as usize];
+            let newcomer = self.tracker.newcomer(incoming).cell;
+            let class = self.tracker.class(newcomer);
+            let beats = |lowest: u32| {
+                table.priorities[class as usize] > table.priorities[lowest as usize]
+                    || newcomer == NO_HINTS && self.oldest_has_no_hints(lowest)
+            };
             if !lowest.is_some_and(beats) {
                 self.tracker.refuse(incoming);
                 return None;

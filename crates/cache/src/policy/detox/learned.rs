@@ -1,4 +1,4 @@
-//! The part that all partitions share: what open transactions asked for, the graphs of their types, and the age.
+//! The part that all partitions share: what open transactions asked for, and the graphs of their types.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -78,8 +78,8 @@ struct Type {
 pub(super) struct Transactions {
     grouping: Grouping,
     rule: GroupFrequency,
-    /// Bits of the age, an `f64` that only rises.
-    age: AtomicU64,
+    /// Bits of the greatest age of any order, an `f64` that only rises; shown, and nothing is decided by it.
+    age_max: AtomicU64,
     orders: AtomicU32,
     state: Mutex<State>,
 }
@@ -172,7 +172,7 @@ impl Learned for Transactions {
             ("aborted".to_owned(), aborted.to_string()),
             ("forgotten".to_owned(), forgotten.to_string()),
             ("open".to_owned(), state.open.len().to_string()),
-            ("age".to_owned(), format!("{:.3e}", self.age())),
+            ("age".to_owned(), format!("{:.3e}", self.age_max())),
             ("graphs".to_owned(), state.types.len().to_string()),
         ];
         if too_costly > 0 {
@@ -191,7 +191,7 @@ impl Learned for Transactions {
         let mut state = self.lock();
         let (types, types_bytes) = (std::mem::take(&mut state.types), state.types_bytes);
         *state = State { types, types_bytes, ..State::default() };
-        self.age.store(0f64.to_bits(), Ordering::Relaxed);
+        self.age_max.store(0f64.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -200,7 +200,7 @@ impl Transactions {
         Transactions {
             grouping,
             rule,
-            age: AtomicU64::new(0f64.to_bits()),
+            age_max: AtomicU64::new(0f64.to_bits()),
             orders: AtomicU32::new(0),
             state: Mutex::new(State::default()),
         }
@@ -227,15 +227,15 @@ impl Transactions {
             }
     }
 
-    /// The greatest score that any victim had.
-    pub fn age(&self) -> f64 {
-        f64::from_bits(self.age.load(Ordering::Relaxed))
+    /// The greatest age of any order.
+    pub fn age_max(&self) -> f64 {
+        f64::from_bits(self.age_max.load(Ordering::Relaxed))
     }
 
-    /// A victim had this score.
-    pub fn raise_age(&self, score: f64) {
+    /// An order has this age now.
+    pub fn aged(&self, age: f64) {
         // Bits of positive floats are in the order of their values.
-        self.age.fetch_max(score.max(0.0).to_bits(), Ordering::Relaxed);
+        self.age_max.fetch_max(age.to_bits(), Ordering::Relaxed);
     }
 
     /// A transaction asked for a key.
@@ -429,7 +429,7 @@ impl Transactions {
         let ended = state.ended.values().map(|ended| ended.touches.len());
         assert_eq!(touches.chain(ended).sum::<usize>(), state.touches, "the number of touches");
         assert!(state.touches <= TOUCHES_ALL_MAX, "touches beyond their bound");
-        assert!(self.age().is_finite() && self.age() >= 0.0, "the age is a number");
+        assert!(self.age_max().is_finite() && self.age_max() >= 0.0, "the age is a number");
     }
 }
 

@@ -6,6 +6,10 @@
 //! often a key was asked for, and its sum of instance scores, are remembered for a while after it left
 //! (`../remembered.rs`).
 //!
+//! Each partition's order has an age, the greatest score of its victims. An order with few entries now and then has to
+//! evict what is worth much. With one age for all orders such victims would raise it for all, and it would drown the
+//! group scores. No score of one order is compared with one of another.
+//!
 //! There are three departures from the paper, each a parameter, since its formula as printed does not give its
 //! figures. The age counts with a factor of 0.9 (with 1 it drowns the group scores). Candidates are kept between
 //! evictions. What is known of a key outlives it. `detox-paper-literal` has none of the three. A level enters as a
@@ -63,6 +67,8 @@ struct Tuning {
     /// Times its mean distance between accesses after which a key is taken for gone; 0: never.
     patience: f64,
     seed: u64,
+    /// The most that remembered keys may take, as a share of what the entries weigh.
+    share: f64,
 }
 
 /// All forms, in the order of the table.
@@ -119,14 +125,14 @@ pub(super) static POLICIES: [Policy; 5] = [
     },
 ];
 
-static PARAMETERS: [Parameter; 10] = parameters(0.9, 16.0, 3.0, 0.0);
-static LITERAL: [Parameter; 10] = parameters(1.0, 0.0, 0.0, 0.0);
+static PARAMETERS: [Parameter; 11] = parameters(0.9, 16.0, 3.0, 0.0);
+static LITERAL: [Parameter; 11] = parameters(1.0, 0.0, 0.0, 0.0);
 
 const fn parameter(name: &'static str, summary: &'static str, default: f64, range: (f64, f64)) -> Parameter {
     Parameter { name, summary, default, range }
 }
 
-const fn parameters(factor: f64, pool: f64, ghosts: f64, patience: f64) -> [Parameter; 10] {
+const fn parameters(factor: f64, pool: f64, ghosts: f64, patience: f64) -> [Parameter; 11] {
     [
         parameter("factor", "how much of the age counts", factor, (0.0, 1.0)),
         parameter("pool", "candidates kept between evictions; 0: only the sample", pool, (0.0, 64.0)),
@@ -148,6 +154,12 @@ const fn parameters(factor: f64, pool: f64, ghosts: f64, patience: f64) -> [Para
             (0.0, 1.0e6),
         ),
         parameter("seed", "seed of the samples", 0.0, (0.0, 1.0e9)),
+        parameter(
+            "metadata-share",
+            "remembered keys take no more than this share of what the entries weigh, where bytes are counted",
+            0.05,
+            (0.0, 1.0),
+        ),
     ]
 }
 
@@ -175,6 +187,7 @@ impl Tuning {
             half_life: value(7),
             patience: value(8),
             seed: value(9) as u64,
+            share: value(10),
         }
     }
 }

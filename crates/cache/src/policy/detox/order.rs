@@ -78,10 +78,14 @@ pub(super) struct Detox {
     transactions: Arc<Transactions>,
     number: u32,
     admits: bool,
+    /// The greatest score that any of its victims had.
+    age: f64,
     random: Random,
     /// Accesses heard of.
     now: u64,
     entries: Vec<Entry>,
+    /// Of all entries.
+    weight: u64,
     /// All that may go, in no order.
     candidates: Vec<Slot>,
     drawn: Drawn,
@@ -107,10 +111,12 @@ impl Detox {
             number,
             transactions,
             admits,
+            age: 0.0,
             // Not by its number: an order that takes another's place at a reset decides as that did.
             random: Random::new(tuning.seed),
             now: 0,
             entries: Vec::new(),
+            weight: 0,
             candidates: Vec::new(),
             drawn: Drawn::new(tuning.sample, tuning.pool),
             incoming: None,
@@ -176,7 +182,7 @@ impl Detox {
     }
 
     fn aged(&self, known: &Known) -> f64 {
-        self.aggregate(known) + self.tuning.factor * self.transactions.age()
+        self.aggregate(known) + self.tuning.factor * self.age
     }
 
     /// What an entry is worth now.
@@ -202,7 +208,10 @@ impl Detox {
     }
 
     fn remember(&mut self, hash: u64, known: Known) {
-        let limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        let mut limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        if self.unit == Unit::Bytes {
+            limit = limit.min(self.remembered.len_within(self.tuning.share * self.weight as f64));
+        }
         if limit > 0 {
             self.remembered.insert(hash, known, limit);
         }
@@ -253,7 +262,7 @@ impl Detox {
 
     /// The lowest of some more candidates and of those that were looked at before.
     fn lowest_drawn(&mut self, incoming: &Access) -> Option<(f64, Slot)> {
-        let company = self.asking.worth(incoming) + self.tuning.factor * self.transactions.age();
+        let company = self.asking.worth(incoming) + self.tuning.factor * self.age;
         let (mut drawn, mut random) = (std::mem::take(&mut self.drawn), std::mem::take(&mut self.random));
         let lowest = drawn.lowest(&self.candidates, &mut random, |slot| match self.is_company(slot, incoming) {
             true => company,
@@ -272,7 +281,7 @@ impl Detox {
         match incoming.txn {
             0 => {
                 let alone = f64::from(known.frequency) / f64::from(self.unit.weight(incoming.size));
-                alone + self.tuning.factor * self.transactions.age()
+                alone + self.tuning.factor * self.age
             }
             _ => self.aged(&known),
         }
@@ -363,19 +372,24 @@ impl Order for Detox {
             self.entries.resize(slot as usize + 1, OUT);
         }
         self.entries[slot as usize] = entry;
+        self.weight += u64::from(weight);
         self.enter(slot);
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
-        self.entries[slot as usize].weight = self.unit.weight(size);
+        let weight = self.unit.weight(size);
+        let before = std::mem::replace(&mut self.entries[slot as usize].weight, weight);
+        self.weight = self.weight - u64::from(before) + u64::from(weight);
     }
 
     fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
         let worth = self.worth(slot);
         self.leave(slot);
         let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
+        self.weight -= u64::from(entry.weight);
         if why == Why::Evicted {
-            self.transactions.raise_age(worth);
+            self.age = self.age.max(worth);
+            self.transactions.aged(self.age);
             self.remember(hash, entry.known);
         }
     }
@@ -461,6 +475,8 @@ impl Order for Detox {
             assert_eq!((entry.place as usize, entry.state), (place, State::In), "slot {slot} is not where it says");
             assert!(entry.score.is_finite(), "slot {slot} has a score");
         }
+        assert_eq!(self.entries.iter().map(|entry| u64::from(entry.weight)).sum::<u64>(), self.weight, "all weights");
+        assert!(self.age.is_finite() && self.age >= 0.0, "the age is a number");
         self.drawn.validate(|slot| self.entries[slot as usize].state == State::In);
     }
 }

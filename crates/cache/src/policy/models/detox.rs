@@ -22,6 +22,7 @@ struct Tuning {
     logarithmic: bool,
     half_life: f64,
     patience: f64,
+    share: f64,
 }
 
 /// What is scored together.
@@ -99,6 +100,7 @@ impl Model {
                 logarithmic: value(6) == 1.0,
                 half_life: value(7),
                 patience: value(8),
+                share: value(10),
             },
             grouping,
             admits,
@@ -187,7 +189,11 @@ impl Model {
     }
 
     fn remember(&mut self, hash: u64, known: Known) {
-        let limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        let mut limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        if self.unit == Unit::Bytes {
+            let weight: u64 = self.rows.iter().map(|row| u64::from(row.weight)).sum();
+            limit = limit.min(self.remembered.len_within(self.tuning.share * weight as f64));
+        }
         if limit > 0 {
             self.remembered.insert(hash, known, limit);
         }

@@ -38,7 +38,7 @@ impl Detox {
     pub(super) fn explained_absent(&self, hash: u64) -> Option<String> {
         let known = self.known_outside(hash)?;
         let groups = self.aggregate(&known);
-        let promise = groups + self.tuning.factor * self.transactions.age();
+        let promise = groups + self.tuning.factor * self.age;
         let lowest = self.drawn.kept().iter().map(|&slot| self.worth(slot)).min_by(f64::total_cmp);
         let against = match (lowest, self.admits) {
             (None, _) => "nothing has had to make room yet".to_owned(),

@@ -66,7 +66,7 @@ fn apply(cache: &mut Bare, event: Event) -> (Option<Served>, Vec<u64>) {
 /// Forms as users choose them, with what they group, and whether they may refuse a newcomer.
 const FORMS: [(&str, Grouping, bool); 9] = [
     ("detox", Grouping::Groups, false),
-    ("detox:pool=2,sample=2,ghosts=1,seed=7", Grouping::Groups, false),
+    ("detox:pool=2,sample=2,ghosts=1,seed=7,metadata-share=1", Grouping::Groups, false),
     ("detox-levels", Grouping::Levels, false),
     ("detox-levels:aggregate=1,instance=2,sample=3", Grouping::Levels, false),
     ("t-detox:aggregate=2,instance=1", Grouping::Transaction, false),
