@@ -15,10 +15,12 @@ fn a_newcomer_that_loses_evicts_nobody() {
     let read = Read { value: Some(Value::bytes(vec![7; 100])), version: Version::ZERO };
     let (budget_bytes, policy_values) = (64 << 10, choice.values);
     let cache = Cache::new(&CacheOptions { budget_bytes, partitions: 8, policy: choice.policy, policy_values });
+    // Without hints newcomers displace each other.
+    let context = Context { hints: HintSet(1), ..Context::default() };
     for number in 0..5000 {
         let key = Key::new(0, format!("key:{number}").as_bytes());
         if let Begin::Lead(fill) = cache.begin_fill(&key) {
-            fill.complete(&read, &Context::default(), AccessKind::Read);
+            fill.complete(&read, &context, AccessKind::Read);
         }
     }
     // Until its first window ends, CLIC keeps what came first; only its growing outqueue needs room.
