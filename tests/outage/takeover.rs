@@ -84,13 +84,18 @@ fn a_start_without_a_journal_leaves_no_write_behind() {
     assert_eq!(client.call(&["SET", "k", "buffered"]), ok());
     first.kill9();
     let journal = first.journal().display().to_string();
-    let refuses = ["--on-outage", "refuse", "--listen", "127.0.0.1:0", "--journal", &journal];
-    let said_so = fails(&server, &database, &refuses);
-    assert!(said_so.contains("1 acknowledged writes wait") && said_so.contains("--on-outage buffer"), "{said_so}");
     let refuses = ["--on-outage", "refuse", "--journal", &journal];
-    let of_other = start(&server, &other, &refuses);
-    assert_eq!(Connection::new(of_other.address).call(&["GET", "k"]), forebay_protocol::Reply::Nil);
-    drop(of_other);
+    let mapping = ["--map", "u:{id} -> u(id)"];
+    for of in [&database, &other] {
+        server.sql(of, "CREATE TABLE u (id int PRIMARY KEY, n int)");
+    }
+    // With other mappings too, which the journal would not take.
+    for refuses in [refuses.to_vec(), [&refuses[..], &mapping].concat()] {
+        let said_so = fails(&server, &database, &[&refuses[..], &["--listen", "127.0.0.1:0"]].concat());
+        assert!(said_so.contains("1 acknowledged writes wait") && said_so.contains("--on-outage buffer"), "{said_so}");
+        let of_other = start(&server, &other, &refuses);
+        assert_eq!(Connection::new(of_other.address).call(&["GET", "u:1"]), forebay_protocol::Reply::Nil);
+    }
     first.restart();
     calm(first.address);
     assert_eq!(said(&Connection::new(first.address).call(&["GET", "k"])), "buffered");

@@ -148,7 +148,7 @@ pub async fn nothing_is_left(settings: &Settings, runtime: &Runtime) -> Result<(
     if !journal.exists() {
         return Ok(());
     }
-    match open_journal(settings, runtime, &mapping(settings)).await {
+    match open_any(settings, runtime, &mapping(settings)).await {
         Ok((opened, found)) => {
             let closed = opened.close().await;
             let of = catalogue_of(&found.description).and_then(Remembered::read);
@@ -159,7 +159,6 @@ pub async fn nothing_is_left(settings: &Settings, runtime: &Runtime) -> Result<(
                 _ => closed.map_err(|error| CommandError::Failed(format!("the journal can't be closed: {error}"))),
             }
         }
-        Err(CommandError::OtherMapping { journal, pending, .. }) => Err(CommandError::LeftBehind { journal, pending }),
         Err(error) => {
             let journal = journal.display();
             tracing::warn!(%journal, %error, "a journal is there that is not used: what waits in it stays");
@@ -168,7 +167,20 @@ pub async fn nothing_is_left(settings: &Settings, runtime: &Runtime) -> Result<(
     }
 }
 
+/// The journal, if what waits in it was written for `mapping`.
 async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> Result<(Journal, Found), CommandError> {
+    let (journal, found) = open_any(settings, runtime, mapping).await?;
+    if found.pending_count > 0 && found.description.mapping != mapping {
+        return Err(CommandError::OtherMapping {
+            journal: settings.journal.clone(),
+            pending: found.pending_count,
+            mapping: found.description.mapping,
+        });
+    }
+    Ok((journal, found))
+}
+
+async fn open_any(settings: &Settings, runtime: &Runtime, mapping: &str) -> Result<(Journal, Found), CommandError> {
     let options = JournalOptions {
         durability: settings.durability.flush(settings.sync_ms),
         // The gate's own limit counts what is in memory, and comes first.
@@ -183,13 +195,6 @@ async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> 
         Ok(Journal::open(own, Arc::new(folder), options).and_then(|(journal, found)| Ok((journal, found.read()?))))
     });
     let (journal, found) = opened.await.map_err(folder)??;
-    if found.pending_count > 0 && found.description.mapping != mapping {
-        return Err(CommandError::OtherMapping {
-            journal: settings.journal.clone(),
-            pending: found.pending_count,
-            mapping: found.description.mapping,
-        });
-    }
     report(&found);
     Ok((journal, found))
 }
