@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 
-use super::{Claim, LANE_TURN, Limits, PACE_WAIT};
+use super::{Claim, LANE_TURN, Limits, PACE_WAIT, WIDE_WAIT};
 use crate::clients::Client;
 
 #[derive(Default)]
@@ -28,6 +28,8 @@ pub(super) struct State {
     served_bytes: usize,
     /// What the wide ones that run take for their keys and elements.
     wide_bytes: usize,
+    /// The last request that was first and waited for them, and since when.
+    behind_wide: Option<(u64, Duration)>,
     /// When one of those that wait last looked for a slow client.
     looked: Duration,
 }
@@ -152,11 +154,25 @@ impl State {
         self.wide_bytes = self.wide_bytes.saturating_sub(bytes);
     }
 
-    fn has_room(&self, number: u64, bytes: usize, limits: Limits) -> bool {
-        if self.first() == Some(number) {
-            return self.served_bytes == 0 || self.served_bytes.saturating_add(bytes) <= limits.all;
+    /// What the wide ones count for at `now`: nothing once the first has waited for them for [`WIDE_WAIT`].
+    fn counted(&mut self, limits: Limits, now: Duration) -> usize {
+        let wide = self.wide_bytes.min(limits.all - limits.lane);
+        let Some(first) = self.first().filter(|first| wide > 0 && self.waiting.contains(first)) else { return wide };
+        let since = self.behind_wide.filter(|(waits, _)| *waits == first).map_or(now, |(_, since)| since);
+        self.behind_wide = Some((first, since));
+        if now.saturating_sub(since) < WIDE_WAIT { wide } else { 0 }
+    }
+
+    /// Whether there is room, if the wide ones count for so many bytes.
+    fn has_room(&self, number: u64, bytes: usize, limits: Limits, wide: usize) -> bool {
+        let served = self.served_bytes.saturating_add(wide);
+        let first = self.first();
+        if first == Some(number) {
+            return self.served_bytes == 0 || served.saturating_add(bytes) <= limits.all;
         }
-        let served = self.served_bytes.saturating_add(self.wide_bytes.min(limits.all - limits.lane));
+        if wide > 0 && first.is_some_and(|first| self.waiting.contains(&first)) {
+            return false;
+        }
         let others = self.beside(number).saturating_add(bytes);
         let kept = if self.lane.is_some_and(|(has, _)| has == number) { 0 } else { limits.lane };
         others.saturating_add(kept) <= limits.others && served.saturating_add(others) <= limits.all
@@ -214,11 +230,12 @@ impl State {
             Some(_) => self.waiting.insert(number),
             None => self.waiting.remove(&number),
         };
-        let mut has_room = self.has_room(number, claim.bytes, limits);
+        let wide = self.counted(limits, now);
+        let mut has_room = self.has_room(number, claim.bytes, limits, wide);
         if !has_room {
             match self.pass_lane(limits, now) {
                 Some(given) if given != number => woken.extend(self.stop_waiting(given)),
-                given => has_room = given.is_some() && self.has_room(number, claim.bytes, limits),
+                given => has_room = given.is_some() && self.has_room(number, claim.bytes, limits, wide),
             }
         }
         let Some(holder) = self.holders.get_mut(&number) else { return Poll::Ready(()) };

@@ -80,14 +80,14 @@ fn a_request_that_fits_the_lane_passes_those_that_do_not() {
 #[test]
 fn a_wide_request_that_runs_leaves_the_others_little() {
     let leaves = || {
-        let scene = Scene::new(3);
+        let mut scene = Scene::new(3);
         scene.room.lock().widen(1000);
-        assert!(scene.grows(0, 25));
+        assert!(scene.grows(0, 20), "nothing else is served, so the first has room");
         scene.complete(0);
-        assert!(scene.grows(1, 75), "the first does not wait for it");
-        let leaves = scene.grows(2, 5) && !scene.grows(2, 6);
-        scene.room.change(|state| state.narrow(1000), LIMITS, scene.now);
-        leaves && scene.grows(2, 10)
+        let leaves = scene.grows(1, 10) && !scene.grows(1, 11) && !scene.claims(2, 1, 1);
+        scene.now += WIDE_WAIT;
+        assert!(scene.grows(1, 80) && scene.claims(2, 5, 5), "it has waited for long enough");
+        leaves
     };
     assert!(leaves());
     let _fault = mutation::put_back(Some(Fault::UnderwayUncounted));
