@@ -19,10 +19,10 @@
 //! and only if it sends less than `large_request_bytes_per_s_min` over [`PACE_WAIT`]. While it has no room for its next
 //! step its clock stands still.
 //!
-//! **Wide requests.** What one of many keys takes while it runs may be fifty times its bytes. It counts as served, but
-//! leaves the others as much as the lane. So less is read meanwhile. Those that are not first take nothing while the
-//! first waits for it, so that the first is next. It may wait for locks, and the next one may follow at once. So a
-//! first one waits for them for [`WIDE_WAIT`] at most.
+//! **Wide requests.** What a request of many keys takes while it runs may be fifty times its bytes. It counts as
+//! served, but leaves the others as much as the lane. So less is read while it runs. The first request waits for it,
+//! and the others then take nothing: so the first is next. A wide request may wait for locks, and another may follow at
+//! once. So a first one waits for them for [`WIDE_WAIT`] at most.
 //!
 //! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are
 //! being served no more than [`Limits::all`] with it. Beside a wide request all of them have the lane's room.

@@ -20,10 +20,7 @@ pub async fn run(
     window: Window,
 ) -> Result<Count, Failed> {
     let options = Options::new(address.to_string());
-    let client = match leases {
-        Some(leases) => options.leases(leases),
-        None => options,
-    };
+    let client = leases.map_or(options.clone(), |leases| options.leases(leases));
     let level = load.bounded_ms.map_or(Level::Session, |ms| Level::Bounded(Duration::from_millis(ms)));
     let client = client.level(level).connect().await?;
     for keys in known(load).chunks(KNOWN_AT_ONCE) {
@@ -31,9 +28,10 @@ pub async fn run(
     }
     let one_by_one = load.one_by_one;
     let count = Rc::new(RefCell::new(Count::default()));
+    let failed = Rc::new(RefCell::new(None));
     let sessions = tokio::task::LocalSet::new();
     for session in 0..load.sessions as u64 {
-        let (client, count) = (client.session(), count.clone());
+        let (client, count, failed) = (client.session(), count.clone(), failed.clone());
         let mut draw = Draw::new(load, number << 32 | session)?;
         sessions.spawn_local(async move {
             while let Some(counts) = window.counts() {
@@ -57,7 +55,11 @@ pub async fn run(
                         Ok::<(), Error>(())
                     })
                     .await;
-                if counts && done.is_ok() {
+                if let Err(error) = done {
+                    *failed.borrow_mut() = Some(error);
+                    return;
+                }
+                if counts {
                     count.borrow_mut().ended(work.only_reads, attempts.get() - 1, timed.took());
                 }
             }
@@ -71,6 +73,9 @@ pub async fn run(
             (before, client.statistics())
         })
         .await;
+    if let Some(error) = failed.take() {
+        return Err(error.into());
+    }
     let mut count = count.borrow().clone();
     (count.alone, count.fetched) = (after.alone - before.alone, after.missed - before.missed);
     Ok(count)

@@ -221,9 +221,10 @@ fn parse(bytes: &[u8], at: &mut usize) -> Result<Option<Reply>, Failed> {
 pub async fn run(load: &Load, address: SocketAddr, number: u64, tracks: bool, window: Window) -> Result<Count, Failed> {
     let one_by_one = load.one_by_one;
     let count = Rc::new(RefCell::new(Count::default()));
+    let failed = Rc::new(RefCell::new(None));
     let sessions = tokio::task::LocalSet::new();
     for session in 0..load.sessions as u64 {
-        let count = count.clone();
+        let (count, failed) = (count.clone(), failed.clone());
         let mut draw = Draw::new(load, number << 32 | session)?;
         let mut connection = Connection::open(address, tracks).await?;
         for keys in known(load).chunks(KNOWN_AT_ONCE).filter(|_| tracks) {
@@ -237,7 +238,10 @@ pub async fn run(load: &Load, address: SocketAddr, number: u64, tracks: bool, wi
                     match connection.run(&work, one_by_one).await {
                         Ok(Some(done)) => break done,
                         Ok(None) => aborts += 1,
-                        Err(error) => panic!("a session ended: {error}"),
+                        Err(error) => {
+                            *failed.borrow_mut() = Some(error);
+                            return;
+                        }
                     }
                 };
                 if counts {
@@ -253,6 +257,9 @@ pub async fn run(load: &Load, address: SocketAddr, number: u64, tracks: bool, wi
         });
     }
     sessions.run_until(window.ends()).await;
+    if let Some(error) = failed.take() {
+        return Err(error);
+    }
     let count = count.borrow().clone();
     Ok(count)
 }

@@ -1,6 +1,6 @@
 //! Look-ahead over a pipelined batch. What its commands will miss is fetched in one store round trip before the first
 //! of them runs, as far as it is not much. What was fetched waits in open fills. Cache and policy see it when its
-//! command runs, in command order. If a commit ends the fill meanwhile, the command reads the store again.
+//! command runs, in command order. If a commit ends the fill before that, the command reads the store again.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Documents that are known to be long: what a read of them brings is known before it is there.
 //!
 //! Only one command at a time may hold so much (`txn/turn.rs`). Without this, the commands of all clients read a long
-//! document each before they find that. With it they wait for their turn first, and hold nothing meanwhile.
+//! document each before they find that. With it a command waits for its turn first, and holds nothing until then.
 //!
 //! It is a hint. One that is missing, or of another key with the same hash, costs memory or a wait, and no answer hangs
 //! on it.
@@ -62,7 +62,7 @@ impl Long {
         self.count.store(known.len(), Ordering::Relaxed);
     }
 
-    /// The same of all that a commit writes, whose documents come to so many bytes.
+    /// Notes what a commit writes, if its documents come to more bytes than one that is long.
     pub(super) fn note_written(&self, writes: &[Write], held_bytes: usize) {
         if held_bytes > LONG_BYTES_MIN {
             writes.iter().for_each(|write| self.note(write.key.borrow(), write.after.as_ref()));

@@ -48,7 +48,7 @@ pub struct Kept {
 pub(super) struct Wide {
     _part: Part,
     _lent: Lent,
-    /// Large requests are read with less room meanwhile, if it takes much.
+    /// If it takes much, large requests are read with less room while it runs.
     _beside: Option<Beside>,
 }
 
