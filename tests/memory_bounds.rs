@@ -8,6 +8,8 @@ mod common;
 mod many;
 #[path = "memory_bounds/mapped.rs"]
 mod mapped;
+#[path = "memory_bounds/mixed.rs"]
+mod mixed;
 #[path = "memory_bounds/over_postgres.rs"]
 mod over_postgres;
 #[path = "common/postgres.rs"]

@@ -58,6 +58,8 @@ pub enum Fault {
     PipelinedReadOvertakes,
     /// What a wide request takes while it runs is not counted.
     UnderwayUncounted,
+    /// What short requests have in the room that is theirs is not counted.
+    ShortUncounted,
     /// A key that turns out to be absent is not kept locked.
     AbsentNotLocked,
     /// An aborted transaction leaves its buffered writes to be committed.

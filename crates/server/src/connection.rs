@@ -299,7 +299,7 @@ impl<W: Wire> Connection<W> {
     fn claim(&self) -> Claim {
         let (taken, missing) = (self.taken(), self.decoder.bytes_missing(&self.input));
         let step = missing.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
-        Claim { bytes: taken + step, least: taken + missing }
+        Claim { bytes: taken + step, least: taken + missing, known: self.decoder.is_in_last_arguments() }
     }
 
     /// What it takes now.

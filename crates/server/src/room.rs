@@ -15,6 +15,11 @@
 //! come first, then older ones. So a request that fits beside what the others hold waits for the present turn and for
 //! older ones that had none. Each of these takes at most 2 s.
 //!
+//! **A short request waits for short ones.** A request that announces at most [`Limits::short_each`] has the whole of
+//! its bytes in a room for those, if there is any. For example, a SET of 100 KiB does not wait for a hundred MSETs of
+//! a megabyte that came before it. Where that room is full, the request is one of the others. So is one of many
+//! arguments, whose size is known at its end.
+//!
 //! **A client is closed for what it does not send, never for what is not read.** It is closed only while others wait,
 //! and only if it sends less than `large_request_bytes_per_s_min` over [`PACE_WAIT`]. While it has no room for its next
 //! step its clock stands still.
@@ -24,8 +29,9 @@
 //! and the others then take nothing: so the first is next. A wide request may wait for locks, and another may follow at
 //! once. So a first one waits for them for [`WIDE_WAIT`] at most.
 //!
-//! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are
-//! being served no more than [`Limits::all`] with it. Beside a wide request all of them have the lane's room.
+//! **Bound.** The short ones have [`Limits::short`]. Those that are not first have together [`Limits::others`], the
+//! first one request, and those that are being served no more than [`Limits::all`] with it. Beside a wide request all
+//! of them have the lane's room.
 
 mod state;
 #[cfg(test)]
@@ -59,6 +65,9 @@ struct Limits {
     others: usize,
     /// What of that is for the one whose turn it is.
     lane: usize,
+    /// The short ones together, until they are served, and one of them.
+    short: usize,
+    short_each: usize,
     /// What a client sends in a second, at least.
     per_s_min: usize,
 }
@@ -68,7 +77,8 @@ impl Limits {
     /// `held_bytes_max` is for these and the first. What is left is for MULTI and TXN.
     fn of(limits: &ServerLimits) -> Limits {
         let (held, per_s_min) = (limits.held_bytes_max, limits.large_request_bytes_per_s_min);
-        Limits { all: held / 2, others: held / 4, lane: held / 16 * 3, per_s_min }
+        let (short, short_each) = (held / 16, held / 64);
+        Limits { all: held / 2 - short, others: held / 4, lane: held / 16 * 3, short, short_each, per_s_min }
     }
 }
 
@@ -79,6 +89,8 @@ pub struct Claim {
     pub bytes: usize,
     /// The whole, as far as it is announced.
     pub least: usize,
+    /// That is all of it, or nearly so.
+    pub known: bool,
 }
 
 /// The room.

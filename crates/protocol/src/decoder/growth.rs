@@ -18,6 +18,9 @@ const GROWTH: usize = 3;
 const WIDE_ARGS: usize = 1000;
 const WIDE_COUNT_DIGITS: usize = 4;
 
+/// The value of a SET with an expiry and a condition, and what follows it.
+const LAST_ARGS: u32 = 4;
+
 impl Decoder {
     /// Makes room in `buffer` for the next read: 16 KiB, or, in the middle of a large argument, as much as has arrived
     /// already but no more than is missing; three times as much where that is a lot. All the copying that growth causes
@@ -37,6 +40,11 @@ impl Decoder {
     /// Bytes that the argument at hand still needs, as far as it is announced.
     pub fn bytes_missing(&self, buffer: &BytesMut) -> usize {
         self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()))
+    }
+
+    /// Whether the argument at hand is one of the last, as the value of a SET is: what follows it is short as a rule.
+    pub fn is_in_last_arguments(&self) -> bool {
+        self.bulk.is_some() && self.args_left <= LAST_ARGS
     }
 
     /// Whether the request at the front of `buffer` has so many arguments that what is kept of each comes to much. Who

@@ -26,6 +26,8 @@ pub(super) struct State {
     /// Bytes of all, and of those that are complete.
     bytes: usize,
     served_bytes: usize,
+    /// What the short ones have in the room that is theirs.
+    short_bytes: usize,
     /// What the wide ones that run take for their keys and elements.
     wide_bytes: usize,
     /// The last request that was first and waited for them, and since when.
@@ -37,6 +39,8 @@ pub(super) struct State {
 struct Holder {
     client: Arc<Client>,
     bytes: usize,
+    /// What it has in the room of the short ones, for the whole of its request.
+    short_bytes: usize,
     /// What it has sent.
     received: usize,
     /// A moment, and what it had sent by then: its pace is that since.
@@ -45,6 +49,8 @@ struct Holder {
     held_up: bool,
     /// What its request takes at least when it is complete.
     least: usize,
+    /// It may have room among the short ones, if it is short.
+    known: bool,
     /// How often it had the lane.
     lanes: u32,
     /// It waits.
@@ -53,7 +59,19 @@ struct Holder {
 
 impl Holder {
     fn new(client: Arc<Client>, now: Duration) -> Holder {
-        Holder { client, bytes: 0, received: 0, pace: (now, 0), held_up: false, least: 0, lanes: 0, waits: None }
+        let pace = (now, 0);
+        Holder {
+            client,
+            bytes: 0,
+            short_bytes: 0,
+            received: 0,
+            pace,
+            held_up: false,
+            least: 0,
+            known: false,
+            lanes: 0,
+            waits: None,
+        }
     }
 
     /// Its pace counts from `now`.
@@ -97,8 +115,9 @@ impl State {
         let Some(number) = self.numbers.remove(&client) else { return };
         self.stop_waiting(number);
         self.leave_lane(number);
-        let bytes = self.holders.remove(&number).map_or(0, |holder| holder.bytes);
+        let (bytes, short) = self.holders.remove(&number).map_or((0, 0), |holder| (holder.bytes, holder.short_bytes));
         self.bytes -= bytes;
+        self.short_bytes -= short;
         self.served_bytes -= if self.unfinished.remove(&number) { 0 } else { bytes };
     }
 
@@ -163,6 +182,25 @@ impl State {
         if now.saturating_sub(since) < WIDE_WAIT { wide } else { 0 }
     }
 
+    /// Whether a request of so many bytes in all has room among the short ones.
+    fn has_short_room(&self, number: u64, bytes: usize, limits: Limits) -> bool {
+        let own = self.holders.get(&number).map_or(0, |holder| holder.short_bytes);
+        let most = if mutation::on(Fault::ShortUncounted) { usize::MAX } else { limits.short };
+        bytes <= limits.short_each && self.short_bytes - own + bytes <= most
+    }
+
+    /// What `number` has is `bytes` from now on, and `short` among the short ones.
+    fn resize(&mut self, number: u64, bytes: usize, short: usize, now: Duration) {
+        let Some(holder) = self.holders.get_mut(&number) else { return };
+        let before = (std::mem::replace(&mut holder.bytes, bytes), std::mem::replace(&mut holder.short_bytes, short));
+        if std::mem::take(&mut holder.held_up) {
+            holder.begin_pace(now);
+        }
+        self.bytes = self.bytes + bytes - before.0;
+        self.short_bytes = self.short_bytes + short - before.1;
+        self.stop_waiting(number);
+    }
+
     /// Whether there is room, if the wide ones count for so many bytes.
     fn has_room(&self, number: u64, bytes: usize, limits: Limits, wide: usize) -> bool {
         let served = self.served_bytes.saturating_add(wide);
@@ -225,11 +263,17 @@ impl State {
             debug_assert!(false, "a client that has a number is there");
             return Poll::Ready(());
         };
-        (holder.least, holder.waits) = (claim.least, waker.cloned());
+        (holder.least, holder.known, holder.waits) = (claim.least, claim.known, waker.cloned());
         match waker {
             Some(_) => self.waiting.insert(number),
             None => self.waiting.remove(&number),
         };
+        let whole = claim.bytes.max(claim.least);
+        if claim.known && self.has_short_room(number, whole, limits) {
+            self.leave_lane(number);
+            self.resize(number, 0, whole, now);
+            return Poll::Ready(());
+        }
         let wide = self.counted(limits, now);
         let mut has_room = self.has_room(number, claim.bytes, limits, wide);
         if !has_room {
@@ -238,22 +282,16 @@ impl State {
                 given => has_room = given.is_some() && self.has_room(number, claim.bytes, limits, wide),
             }
         }
-        let Some(holder) = self.holders.get_mut(&number) else { return Poll::Ready(()) };
         if !has_room {
-            holder.held_up = true;
+            self.holders.entry(number).and_modify(|holder| holder.held_up = true);
             return Poll::Pending;
         }
-        let before = std::mem::replace(&mut holder.bytes, claim.bytes);
-        if std::mem::take(&mut holder.held_up) {
-            holder.begin_pace(now);
-        }
-        self.bytes = self.bytes + claim.bytes - before;
-        self.stop_waiting(number);
+        self.resize(number, claim.bytes, 0, now);
         Poll::Ready(())
     }
 
     /// Has those look again of whom one has room if any of those that wait has: the first, the one that has the lane,
-    /// and the oldest.
+    /// the oldest, and the oldest short one if it has room among the short ones.
     pub fn wake(&mut self, limits: Limits, now: Duration) -> Vec<Waker> {
         if self.waiting.is_empty() {
             return Vec::new();
@@ -261,7 +299,12 @@ impl State {
         self.pass_lane(limits, now);
         let (first, lane) = (self.first(), self.lane.map(|(has, _)| has));
         let oldest = self.waiting.iter().copied().find(|number| Some(*number) != first && Some(*number) != lane);
-        [first, lane, oldest].into_iter().flatten().filter_map(|number| self.stop_waiting(number)).collect()
+        let known = |number: &u64| self.holders.get(number).filter(|holder| holder.known).map(|holder| holder.least);
+        let is_short = |(_, least): &(u64, usize)| *least <= limits.short_each;
+        let short = self.waiting.iter().filter_map(|number| Some((*number, known(number)?))).find(is_short);
+        let short =
+            short.filter(|(number, least)| self.has_short_room(*number, *least, limits)).map(|(number, _)| number);
+        [first, lane, oldest, short].into_iter().flatten().filter_map(|number| self.stop_waiting(number)).collect()
     }
 
     /// The clients that have room and do not use it while others wait. Those that wait ask every [`LANE_TURN`].
@@ -286,10 +329,16 @@ impl State {
         slow
     }
 
-    /// What all have room for now.
+    /// What all have room for now, the short ones included.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.short_bytes
+    }
+
+    /// What the short ones have of that.
+    #[cfg(test)]
+    pub fn short_bytes(&self) -> usize {
+        self.short_bytes
     }
 
     /// What `client` has sent of its request.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::clients::Clients;
 
-const LIMITS: Limits = Limits { all: 100, others: 40, lane: 30, per_s_min: 5 };
+const LIMITS: Limits = Limits { all: 100, others: 40, lane: 30, short: 0, short_each: 0, per_s_min: 5 };
 
 struct Scene {
     room: Room,
@@ -29,7 +29,7 @@ impl Scene {
 
     /// The same for a request of `least` bytes.
     fn claims(&self, client: usize, bytes: usize, least: usize) -> bool {
-        let claim = Claim { bytes, least };
+        let claim = Claim { bytes, least, known: true };
         self.room.poll(&self.clients[client], claim, (LIMITS, self.now), Some(Waker::noop())).is_ready()
     }
 
@@ -75,6 +75,44 @@ fn a_request_that_fits_the_lane_passes_those_that_do_not() {
     scene.complete(3);
     scene.leave(3);
     assert_eq!(scene.bytes(), 100);
+}
+
+#[test]
+fn a_short_request_waits_for_short_ones_only() {
+    let most = || {
+        let limits = Limits { short: 20, short_each: 10, ..LIMITS };
+        let scene = Scene::new(6);
+        let claims = |client: usize, bytes, least| {
+            let at = (limits, scene.now);
+            scene
+                .room
+                .poll(&scene.clients[client], Claim { bytes, least, known: true }, at, Some(Waker::noop()))
+                .is_ready()
+        };
+        scene.room.lock().widen(1000);
+        assert!(claims(0, 20, 1000), "nothing else is served, so the first has room");
+        assert!(!claims(1, 90, 1000) && !claims(2, 31, 31), "others wait for the wide one");
+        assert!(claims(3, 2, 10) && claims(4, 10, 4), "short ones do not");
+        assert!(claims(5, 1, 1), "where the short ones have no room it is one of the others");
+        let most = scene.room.lock().short_bytes();
+        scene.leave(5);
+        scene.complete(3);
+        assert_eq!(scene.room.lock().short_bytes(), 20, "one that is served is still there");
+        scene.leave(3);
+        let at = (limits, scene.now);
+        let unknown = Claim { bytes: 1, least: 1, known: false };
+        assert!(scene.room.poll(&scene.clients[5], unknown, at, None).is_ready(), "one of the others");
+        scene.leave(5);
+        assert!(claims(4, 10, 10) && scene.room.lock().short_bytes() == 10);
+        // It turns out to be longer: it is one of the others, and keeps what it has until it has room there.
+        assert!(!claims(4, 31, 31) && scene.bytes() == 30);
+        scene.leave(4);
+        assert_eq!(scene.bytes(), 20);
+        most
+    };
+    assert_eq!(most(), 20);
+    let _fault = mutation::put_back(Some(Fault::ShortUncounted));
+    assert_eq!(most(), 21, "the fault is found");
 }
 
 #[test]
@@ -225,7 +263,7 @@ const SERVED: Duration = Duration::from_millis(200);
 const SOCKET: usize = 400;
 
 /// A thousandth of a server with 16 MiB of memory; a byte of it is a KiB.
-const KIB: Limits = Limits { all: 17_000, others: 8_500, lane: 6_375, per_s_min: 128 };
+const KIB: Limits = Limits { all: 17_000, others: 8_500, lane: 6_375, short: 2_000, short_each: 500, per_s_min: 128 };
 
 impl Sender {
     fn new(begins_ms: u64, total: usize, announced: bool, per_s: usize) -> Sender {
@@ -262,7 +300,7 @@ impl Sender {
                     break;
                 }
                 let least = if self.announced { self.total } else { self.received };
-                let claim = Claim { bytes: self.received + 256, least };
+                let claim = Claim { bytes: self.received + 256, least, known: self.announced };
                 let waker = Waker::from(self.woken.clone());
                 let has_room = scene.room.poll(client, claim, (KIB, now), Some(&waker)).is_ready();
                 self.looks = if self.waits { self.looks } else { now };
@@ -296,7 +334,7 @@ fn send(senders: &mut [Sender], until: Duration) -> Vec<usize> {
             slow.extend(sender.tick(at, &scene));
         }
         let bytes = scene.bytes();
-        assert!(bytes <= KIB.all + KIB.others, "{bytes} bytes at {:?}", scene.now);
+        assert!(bytes <= KIB.all + KIB.others + KIB.short, "{bytes} bytes at {:?}", scene.now);
         scene.now += TICK;
     }
     slow

@@ -39,11 +39,8 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::store::{Footprint, Write};
 
-/// A commit up to this size is small, unless the part for small ones is less.
-const SMALL_BYTES_MAX: usize = 64 << 10;
-
-/// A wide commit is not small.
-const _: () = assert!(GROUP_COMMITS_MAX * size_of::<Write>() > SMALL_BYTES_MAX);
+/// A commit up to this size is small, unless half of the part for small ones is less. A wide commit is never small.
+const SMALL_BYTES_MAX: usize = 256 << 10;
 
 /// Wide commits that are on their way at a time, over a store that takes several groups at a time.
 const WIDE_MAX: usize = 2;
@@ -130,8 +127,8 @@ impl Room {
     }
 
     fn is_small(&self, footprint: &Footprint) -> bool {
-        let small = footprint.own <= self.reserve().min(SMALL_BYTES_MAX) && footprint.shared.is_empty();
-        small && !mutation::on(Fault::RoomInOneLine)
+        let small = footprint.own <= (self.reserve() / 2).min(SMALL_BYTES_MAX) && footprint.shared.is_empty();
+        small && !is_wide(footprint) && !mutation::on(Fault::RoomInOneLine)
     }
 
     fn line(&mut self, small: bool) -> &mut Line {
