@@ -6,6 +6,8 @@ mod beside;
 mod common;
 #[path = "hostile/foreign.rs"]
 mod foreign;
+#[path = "hostile/gone.rs"]
+mod gone;
 #[path = "hostile/locks.rs"]
 mod locks;
 #[path = "hostile/long.rs"]

@@ -60,6 +60,8 @@ pub enum Fault {
     UnderwayUncounted,
     /// What short requests have in the room that is theirs is not counted.
     ShortUncounted,
+    /// A wide request waits for room although its client has gone.
+    RoomOutlivesClient,
     /// A key that turns out to be absent is not kept locked.
     AbsentNotLocked,
     /// An aborted transaction leaves its buffered writes to be committed.

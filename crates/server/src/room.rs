@@ -112,6 +112,11 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether wide requests run, or large ones wait.
+    pub fn is_busy(&self) -> bool {
+        self.underway.is_taken() || self.lock().has_waiting()
+    }
+
     /// Has the state changed, and wakes those that may go on then.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T, limits: Limits, now: Duration) -> T {
         let mut state = self.lock();

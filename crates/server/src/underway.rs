@@ -6,6 +6,9 @@
 //! **The line.** First come, first served, so a very wide request has its turn. A short request takes no part and
 //! never waits here.
 //!
+//! **A wait ends with its client.** Clients that send a wide request and go away would keep others waiting until all of
+//! these have run. So a client that has ended has its request refused if that would wait, or would keep others waiting.
+//!
 //! **Each wait ends.** A request takes its part before it has a lock, a fill, a turn or room for a commit. So what
 //! waits here keeps no other waiting. What was fetched ahead of it was told to those that follow its fills. A request
 //! inside TXN has locks, so it takes no part: what it keeps is counted with its transaction. A part is given back when
@@ -56,6 +59,11 @@ impl Underway {
     pub fn try_take(&self, bytes: usize, most: usize) -> Option<Part> {
         let mut state = self.lock();
         (state.waiting.is_empty() && state.fits(bytes, most)).then(|| self.part(&mut state, bytes))
+    }
+
+    /// Whether a request has a part of it.
+    pub fn is_taken(&self) -> bool {
+        self.lock().taken > 0
     }
 
     /// Takes them in its turn.

@@ -100,7 +100,7 @@ describe("node-redis, clientSideCache", () => {
     for (const key of keys) {
       while ((await pool.get(key)) !== "last") await sleep(5);
     }
-    // Requests under way at once may all miss, and each connection is told by itself: a hit comes when all of them were.
+    // Requests under way at once may all miss, and each connection is told by itself: a hit comes when all were.
     let hit = false;
     for (let round = 0; round < 1000 && !hit; round += 1) {
       const { hitCount } = cache.stats();

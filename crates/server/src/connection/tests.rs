@@ -3,6 +3,7 @@
 use std::task::{Context, Poll};
 
 use forebay::cache::CacheOptions;
+use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime;
 use forebay::store::memory::Memory;
@@ -13,9 +14,11 @@ use super::*;
 use crate::ServerOptions;
 use crate::access::user::DEFAULT;
 
-/// Brings what is in `sent`, as much at a time as there is room for, and takes nothing.
+/// Brings what is in `sent`, as much at a time as there is room for, and takes nothing. One that `goes` is closed after
+/// that.
 struct Deaf {
     sent: BytesMut,
+    goes: bool,
 }
 
 impl Wire for Deaf {
@@ -29,15 +32,15 @@ impl Wire for Deaf {
     fn try_read(&mut self, input: &mut BytesMut, most: usize) -> io::Result<usize> {
         let count = (input.capacity() - input.len()).min(self.sent.len()).min(most);
         input.extend_from_slice(&self.sent.split_to(count));
-        if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
+        if count == 0 && !self.goes { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
     }
 
-    fn try_write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(ErrorKind::WouldBlock.into())
+    fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
+        if self.goes { Ok(out.len()) } else { Err(ErrorKind::WouldBlock.into()) }
     }
 
     fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.sent.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.sent.is_empty() && !self.goes { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     fn poll_writable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -69,7 +72,7 @@ fn shared(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
 
 fn connection(shared: &Arc<Shared>, sent: &[u8]) -> Connection<Deaf> {
     let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
-    Connection::new(Deaf { sent: sent.into() }, shared.clone(), client)
+    Connection::new(Deaf { sent: sent.into(), goes: false }, shared.clone(), client)
 }
 
 /// Serves until there is nothing to do but to wait.
@@ -288,4 +291,29 @@ async fn pipelines_of_ordinary_replies_stay_within_the_room() {
     futures_util::future::join_all(clients.iter_mut().map(goes_on)).await;
     let waits: usize = clients.iter().map(|client| client.session.replies.bytes()).sum();
     assert!(waits > 2 << 20 && waits < 6 << 20, "{waits} bytes wait");
+}
+
+/// A wide request waits for room no longer than its client is there.
+#[tokio::test]
+async fn a_wait_for_room_ends_with_the_client() {
+    let ends = |taken: usize| async move {
+        let shared = shared(|_| {});
+        let _taken = (taken > 0).then(|| shared.room.underway.try_take(taken, taken));
+        let mut connection = connection(&shared, format!("MSET{}\r\n", " key value".repeat(100)).as_bytes());
+        connection.wire.goes = true;
+        let turns = async {
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            _ = connection.run() => true,
+            () = turns => false,
+        };
+        ended
+    };
+    assert!(ends(0).await && ends(64 << 20).await);
+    let _fault = mutation::put_back(Some(Fault::RoomOutlivesClient));
+    assert!(ends(0).await && !ends(64 << 20).await, "the fault is found");
 }

@@ -144,6 +144,11 @@ impl State {
         self.holders.get_mut(&number)?.waits.take()
     }
 
+    /// Whether a large request waits.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     fn leave_lane(&mut self, number: u64) {
         self.lane = self.lane.filter(|(has, _)| *has != number);
     }

@@ -1,10 +1,14 @@
 //! What a session takes for a wide request, and what it keeps: counted before it is made, not after it.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use forebay::cache::Lent;
 use forebay::key::Key;
+use forebay::mutation::{self, Fault};
+use forebay::runtime::yield_now;
 use forebay_protocol::{Frame, Reply};
+use futures_util::future::{Either, select};
 
 use super::Session;
 use crate::command::{Command, Run};
@@ -53,16 +57,37 @@ pub(super) struct Wide {
 }
 
 impl Session {
-    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it.
-    pub(super) async fn take_part(&self, command: &Command, frame: Frame<'_>) -> Option<Wide> {
+    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it. An error
+    /// if its client has ended, and others wait.
+    pub(super) async fn take_part(&self, command: &Command, frame: Frame<'_>) -> Result<Option<Wide>, Reply> {
         let bytes = self.width(command, frame);
         if bytes <= SHORT_BYTES_MAX {
-            return None;
+            return Ok(None);
         }
-        let part = self.shared.room.underway.take(bytes, self.shared.limits.underway_bytes_max).await;
+        let (room, most) = (&self.shared.room, self.shared.limits.underway_bytes_max);
+        let free = if room.is_busy() { None } else { room.underway.try_take(bytes, most) };
+        let part = match free {
+            Some(part) => part,
+            None => self.wait_for_part(bytes, most).await?,
+        };
         let lent = self.shared.engine.cache().lend_while(bytes);
         let beside = (bytes >= NOTED_BYTES_MIN).then(|| Beside::new(self.shared.clone(), bytes));
-        Some(Wide { _part: part, _lent: lent, _beside: beside })
+        Ok(Some(Wide { _part: part, _lent: lent, _beside: beside }))
+    }
+
+    async fn wait_for_part(&self, bytes: usize, most: usize) -> Result<Part, Reply> {
+        // The connection looks whether its client has ended.
+        yield_now().await;
+        let gone = pin!(async {
+            match self.waiting_client().filter(|_| !mutation::on(Fault::RoomOutlivesClient)) {
+                Some(caller) => caller.gone().await,
+                None => std::future::pending().await,
+            }
+        });
+        match select(gone, pin!(self.shared.room.underway.take(bytes, most))).await {
+            Either::Left(_) => Err(Reply::error("TXCONFLICT its client has gone while it waited for room")),
+            Either::Right((part, _)) => Ok(part),
+        }
     }
 
     /// Keeps the part of a request that has run until what it has written is published, and gives it back.
