@@ -19,6 +19,7 @@ use forebay::value::Value;
 use forebay::version::Version;
 use forebay_cache::{Cache, Op};
 
+use crate::admission::Admission;
 use crate::answer::Told;
 use crate::error::Error;
 use crate::ground::Ground;
@@ -88,6 +89,7 @@ pub struct Wanted {
 pub struct Copies {
     cache: Cache<Key, Arc<Copy>>,
     leases: Leases,
+    admission: Admission,
     ground: Ground,
     began: Instant,
     /// Of the server, by the answer that was asked for last; 0: it does not tell.
@@ -145,8 +147,9 @@ impl Copies {
         let Options { cache_bytes, policy, leases, ground, .. } = options.clone();
         let weight = |key: &Key, copy: &Arc<Copy>| key.heap_bytes() + copy.bytes();
         let cache = Cache::builder().capacity(cache_bytes).weigher(weight).policy(&policy)?.build();
+        let admission = Admission::new(options);
         let (began, incarnation, latest) = (ground.now(), AtomicU64::new(0), Mutex::new(None));
-        Ok(Copies { cache, leases, ground, began, incarnation, latest, counts })
+        Ok(Copies { cache, leases, admission, ground, began, incarnation, latest, counts })
     }
 
     fn seconds(&self, at: Instant) -> f64 {
@@ -155,7 +158,9 @@ impl Copies {
 
     /// The copy of `key`, if its lease is not over.
     pub fn get(&self, key: &Key, wanted: Wanted) -> Option<Arc<Copy>> {
-        let copy = self.cache.get(key)?;
+        let found = self.cache.get(key);
+        self.admission.read(key, found.is_some(), self.seconds(wanted.now));
+        let copy = found?;
         let serves = self.serves(&copy, wanted);
         let mut used = copy.used();
         used.gap.read(self.seconds(wanted.now));
@@ -231,20 +236,24 @@ impl Copies {
 
     /// Gives a copy its lease, and keeps it unless more is known.
     fn keep(&self, key: &Key, copy: Copy) -> Arc<Copy> {
-        let length = self.length(&copy);
+        let now_s = self.seconds(copy.learned);
+        let is_wanted = self.admission.has(key, now_s);
+        let length = if is_wanted { self.length(key, &copy, now_s) } else { Duration::ZERO };
         let from = if on(Fault::LeaseFromAnswer) { copy.learned } else { copy.asked };
         let copy = Arc::new(Copy { until: from + length, ..copy });
         // What is not worth a lease leaves a note, so that its reads are counted on.
         let kept = if length.is_zero() { Arc::new(self.note_of(&copy)) } else { copy.clone() };
         self.cache.compute(key.clone(), |known| match known {
             Some(known) if !kept.supersedes(known) => Op::Keep,
+            // Its reads are counted elsewhere.
+            None if !is_wanted => Op::Keep,
             _ => Op::Insert(kept.clone()),
         });
         copy
     }
 
-    fn length(&self, copy: &Copy) -> Duration {
-        let gap = copy.used().gap.gap();
+    fn length(&self, key: &Key, copy: &Copy, now_s: f64) -> Duration {
+        let gap = copy.used().gap.gap().or_else(|| self.admission.gap(key, now_s));
         let length = self.leases.length(gap, copy.writes, self.ground.fraction()).unwrap_or(0.0);
         let length = Duration::try_from_secs_f64(length).unwrap_or(LEASE_MAX).min(LEASE_MAX);
         if !length.is_zero() {

@@ -145,6 +145,43 @@ pub fn what_is_not_worth_a_lease_is_counted_without_its_document() {
     assert!(world.copies.bytes() < 1000);
 }
 
+/// One percent of 500 documents: those that are read most, and few others.
+#[test]
+fn the_popular_alone_are_kept() {
+    let options = Options::new("").cache_bytes(2 << 20).leases(Leases::Endless).popular(0.01);
+    let world = World { copies: Copies::new(&options, Arc::default()).unwrap(), began: Instant::now() };
+    world.copies.heard(world.began, Some(version(1)));
+    let key = |number: u32| Key::new(0, &number.to_be_bytes());
+    let is_found = |number: u32, at: u32| {
+        world.copies.get(&key(number), Wanted { now: world.began + at * MS, since: None }).is_some()
+    };
+    for round in 0..30 {
+        (0..500).for_each(|number| _ = is_found(number, 600 * round + number));
+        (0..5).for_each(|number| (0..10).for_each(|_| _ = is_found(number, 600 * round + 500)));
+    }
+    for number in 0..500 {
+        world.copies.take(&key(number), told("a", 1, 1), world.span(18_000, 18_001));
+    }
+    let kept = (0..500).filter(|number| is_found(*number, 18_002)).collect::<Vec<_>>();
+    assert!((0..5).all(|number| kept.contains(&number)) && kept.len() < 20, "{kept:?}");
+}
+
+/// What was given up is fetched again: how often it was read meanwhile says for how long.
+#[test]
+fn reads_without_a_copy_are_counted() {
+    let lease = |reads: u32| {
+        let world = world(Leases::Paper);
+        for at in 0..reads {
+            let wanted = Wanted { now: world.began + 10 * at * MS, since: None };
+            assert!(world.copies.get(&key(), wanted).is_none());
+        }
+        let told = Told { writes: 0.5, ..told("a", 1, 1) };
+        let copy = world.copies.take(&key(), told, world.span(1_000, 1_001));
+        copy.until - copy.asked
+    };
+    assert!(lease(100) < lease(1), "{:?} {:?}", lease(100), lease(1));
+}
+
 #[test]
 pub fn own_writes_are_kept_at_their_version() {
     let world = world(Leases::Endless);
