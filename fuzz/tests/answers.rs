@@ -16,6 +16,7 @@ const WORDS: &[&str] = &[
     "+hash\r\n",
     "+list\r\n",
     "+set\r\n",
+    "+same\r\n",
     "~1\r\n",
     "_\r\n",
     "$1\r\nv\r\n",
@@ -48,7 +49,7 @@ const LIMITS: ReplyLimits = ReplyLimits {
 
 fn look(reply: &Reply) {
     for count in 0..3 {
-        if let Ok(told) = answer::told(reply.clone(), count) {
+        if let Ok(told) = answer::told(reply.clone(), count, &[]) {
             assert_eq!(told.len(), count);
             assert!(told.iter().all(|told| told.writes >= 0.0 && told.writes.is_finite()));
         }

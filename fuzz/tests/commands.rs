@@ -117,6 +117,7 @@ const OF_LEASES: &[&str] = &[
     "ID",
     "01234567-89ab-cdef-0123-456789abcdef",
     "00000000-0000-0000-0000-000000000000",
+    "HAVE",
 ];
 
 /// What the arguments of CLIENT TRACKING, and of what goes with it, are made of.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::key::Key;
 use forebay::value::{Blob, Data, Hash, List, Set, Value};
 use forebay::version::Version;
 use forebay_protocol::Reply;
 
+use crate::copies::Copy;
 use crate::error::Error;
 
 /// What LEASE GET tells of one key.
@@ -22,6 +24,8 @@ pub struct Told {
     pub writes: f64,
     /// How long the document lives, from before the request was sent.
     pub fresh: Option<Duration>,
+    /// The document is the one that the request has named.
+    pub is_same: bool,
 }
 
 /// A key that was read at another version than it has.
@@ -75,8 +79,8 @@ pub fn error_of(reply: &Reply) -> Option<String> {
     }
 }
 
-/// What LEASE GET has answered for `count` keys.
-pub fn told(reply: Reply, count: usize) -> Result<Vec<Told>, Error> {
+/// What LEASE GET has answered for `count` keys, of whose first the request has named what is in `have`.
+pub fn told(reply: Reply, count: usize, have: &[(Key, Arc<Copy>)]) -> Result<Vec<Told>, Error> {
     if let Some(reply) = error_of(&reply) {
         return Err(Error::Refused { what: "LEASE GET", reply });
     }
@@ -85,15 +89,23 @@ pub fn told(reply: Reply, count: usize) -> Result<Vec<Told>, Error> {
     if entries.len() != count {
         return Err(malformed(format!("{} entries for {count} keys", entries.len())));
     }
-    entries.into_iter().map(|entry| told_of(entry).map_err(|why| malformed(why.into()))).collect()
+    let have = have.iter().map(|(_, copy)| Some(&**copy)).chain(std::iter::repeat(None));
+    let each = entries.into_iter().zip(have).map(|(entry, have)| told_of(entry, have));
+    each.map(|told| told.map_err(|why| malformed(why.into()))).collect()
 }
 
-fn told_of(entry: Reply) -> Result<Told, &'static str> {
+fn told_of(entry: Reply, have: Option<&Copy>) -> Result<Told, &'static str> {
     let Reply::Array(parts) = entry else { return Err("an entry is no list") };
     let parts = <[Reply; 6]>::try_from(parts).map_err(|_| "an entry has not six parts")?;
     let [kind, document, version, as_of, writes, fresh] = parts;
-    let value = document_of(kind, document)?;
     let (version, present) = bytes_of(version).as_deref().and_then(version_of).ok_or("a version is none")?;
+    let is_same = bytes_of(kind.clone()).is_some_and(|kind| *kind == *b"same");
+    let value = match have.filter(|_| is_same) {
+        Some(copy) if (copy.version, copy.present) != (version, present) => return Err("what is the same has changed"),
+        Some(_) if !is_nil(&document) => return Err("what is the same has a document"),
+        Some(copy) => copy.value.clone(),
+        None => document_of(kind, document)?,
+    };
     if present != value.is_some() {
         return Err("version and document disagree on whether there is one");
     }
@@ -107,7 +119,11 @@ fn told_of(entry: Reply) -> Result<Told, &'static str> {
         Reply::Integer(ms) => Some(Duration::from_millis(ms.try_into().map_err(|_| "fresh-ms is negative")?)),
         _ => return Err("fresh-ms is no number"),
     };
-    Ok(Told { value, version, as_of, writes, fresh })
+    Ok(Told { value, version, as_of, writes, fresh, is_same })
+}
+
+fn is_nil(reply: &Reply) -> bool {
+    matches!(reply, Reply::Nil | Reply::NilArray)
 }
 
 fn number_of(reply: Reply) -> Option<f64> {
@@ -122,8 +138,7 @@ fn document_of(kind: Reply, document: Reply) -> Result<Option<Value>, &'static s
     let kind = bytes_of(kind).ok_or("a type is no word")?;
     let data = match &*kind {
         b"none" => {
-            let nothing = matches!(document, Reply::Nil | Reply::NilArray);
-            return if nothing { Ok(None) } else { Err("an absent key has a document") };
+            return if is_nil(&document) { Ok(None) } else { Err("an absent key has a document") };
         }
         b"string" => Data::Bytes(bytes_of(document).ok_or("a string is none")?.into()),
         b"hash" => {
@@ -268,7 +283,10 @@ pub fn outcome(reply: &Reply) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::copies::tests::copy;
 
     fn version(sequence: u64) -> Version {
         Version { incarnation: 1, sequence }
@@ -285,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_lease_get_tells() {
-        let [told] = <[Told; 1]>::try_from(told(entry(a_string()), 1).unwrap()).unwrap();
+        let [told] = <[Told; 1]>::try_from(told(entry(a_string()), 1, &[]).unwrap()).unwrap();
         assert_eq!(told.value, Some(Value::bytes(*b"v")));
         assert_eq!((told.version, told.as_of), (version(3), Some(version(5))));
         assert_eq!((told.writes, told.fresh), (0.5, Some(Duration::from_millis(7))));
@@ -313,18 +331,40 @@ mod tests {
         for (at, part) in wrong {
             let mut parts = a_string();
             parts[at] = part.clone();
-            let told = told(entry(parts), 1);
+            let told = told(entry(parts), 1, &[]);
             assert!(matches!(told, Err(Error::Malformed { .. })), "part {at} {part:?}: {told:?}");
         }
         for reply in [Reply::Nil, Reply::Array(vec![]), Reply::Array(vec![Reply::Nil]), Reply::Integer(1)] {
-            assert!(matches!(told(reply, 1), Err(Error::Malformed { .. })));
+            assert!(matches!(told(reply, 1, &[]), Err(Error::Malformed { .. })));
         }
         for elements in [vec![], vec![Reply::bulk(b"f")], vec![Reply::bulk(b"f"); 4], vec![Reply::Nil; 2]] {
             let mut parts = a_string();
             (parts[0], parts[1]) = (Reply::Simple("hash".into()), Reply::Array(elements));
-            assert!(matches!(told(entry(parts), 1), Err(Error::Malformed { .. })));
+            assert!(matches!(told(entry(parts), 1, &[]), Err(Error::Malformed { .. })));
         }
-        assert!(matches!(told(Reply::error("LIMIT lease_keys_max 1"), 2), Err(Error::Refused { .. })));
+        assert!(matches!(told(Reply::error("LIMIT lease_keys_max 1"), 2, &[]), Err(Error::Refused { .. })));
+    }
+
+    /// Of a copy that was named the answer need not bring the document; of another it must.
+    #[test]
+    fn what_is_the_same() {
+        let copy = Arc::new(copy(version(3), None, Instant::now()));
+        let have = [(Key::new(0, b"k"), copy.clone())];
+        let same = |at: usize, part: Reply| {
+            let mut parts = a_string();
+            (parts[0], parts[1]) = (Reply::Simple("same".into()), Reply::Nil);
+            parts[at] = part;
+            entry(parts)
+        };
+        let [is] = <[Told; 1]>::try_from(told(same(1, Reply::Nil), 1, &have).unwrap()).unwrap();
+        assert_eq!((is.value.as_ref(), is.version, is.as_of), (copy.value.as_ref(), version(3), Some(version(5))));
+        assert!(is.is_same && is.fresh == Some(Duration::from_millis(7)));
+        for wrong in [same(1, Reply::bulk(b"v")), same(2, Reply::bulk(b"1-4")), same(2, Reply::bulk(b"-1-3"))] {
+            assert!(matches!(told(wrong, 1, &have), Err(Error::Malformed { .. })));
+        }
+        assert!(matches!(told(same(1, Reply::Nil), 1, &[]), Err(Error::Malformed { .. })), "none was named");
+        let [is] = <[Told; 1]>::try_from(told(entry(a_string()), 1, &have).unwrap()).unwrap();
+        assert!(!is.is_same && is.value == Some(Value::bytes(*b"v")));
     }
 
     #[test]

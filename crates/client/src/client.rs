@@ -57,7 +57,7 @@ impl Client {
         let mut before = Before::default();
         let attempts_max = self.shared.options.attempts_max;
         for number in 1..=attempts_max {
-            let attempt = Arc::new(Mutex::new(Attempt::new(self.level, before)));
+            let attempt = Arc::new(Mutex::new(Attempt::new(self.level, self.floor.version(), before)));
             let answer = body(Transaction::new(self.shared.clone(), attempt.clone())).await;
             let mut attempt = {
                 let mut attempt = attempt.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,9 +73,10 @@ impl Client {
             match attempt.end(&self.shared, &self.floor).await? {
                 Ended::Well => return answer,
                 Ended::Stale(keys) if number + 1 < FETCHING_ATTEMPT => {
-                    before.fetched = self.shared.fetch(&keys).await?
+                    before.fetched = self.shared.fetch(&keys, &[]).await?
                 }
-                Ended::Stale(_) | Ended::Conflict => {}
+                Ended::Overtaken(fetched) if number + 1 < FETCHING_ATTEMPT => before.fetched = fetched,
+                Ended::Stale(_) | Ended::Overtaken(_) | Ended::Conflict => {}
             }
             self.shared.pause(number - 1).await;
             if number + 1 >= FETCHING_ATTEMPT {

@@ -19,6 +19,7 @@ use forebay::value::Value;
 use forebay::version::Version;
 use forebay_cache::{Cache, Op};
 
+use crate::admission::Admission;
 use crate::answer::Told;
 use crate::error::Error;
 use crate::ground::Ground;
@@ -31,6 +32,9 @@ pub const LEASE_MAX: Duration = Duration::from_secs(86_400);
 
 /// Bytes of a copy beside key, document and [`Copy`]: the engine's entry, and counts of references.
 const ENTRY_BYTES: usize = 96;
+
+/// Bytes of a document that a request names at most.
+const NAMED_BYTES_MAX: usize = 16 << 10;
 
 /// What is known of one key.
 #[derive(Debug)]
@@ -85,6 +89,7 @@ pub struct Wanted {
 pub struct Copies {
     cache: Cache<Key, Arc<Copy>>,
     leases: Leases,
+    admission: Admission,
     ground: Ground,
     began: Instant,
     /// Of the server, by the answer that was asked for last; 0: it does not tell.
@@ -105,7 +110,25 @@ impl Copy {
 
     /// Whether it is newer than `known`.
     fn supersedes(&self, known: &Copy) -> bool {
-        self.asked >= known.learned || self.order() > known.order() || on(Fault::LateAnswerKept)
+        self.follows(known) || self.order() > known.order() || on(Fault::LateAnswerKept)
+    }
+
+    /// Whether it tells of the document that `other` tells of.
+    pub fn is_of(&self, other: &Copy) -> bool {
+        (self.version, self.present) == (other.version, other.present)
+    }
+
+    /// Whether it was asked for after `known` was there.
+    pub fn follows(&self, known: &Copy) -> bool {
+        self.asked >= known.learned
+    }
+
+    /// This document as of what `later` says, which tells of another.
+    pub fn as_of_answer(&self, later: &Copy) -> Arc<Copy> {
+        let (value, version, present, expires) = (self.value.clone(), self.version, self.present, self.expires);
+        let Copy { as_of, asked, learned, until, writes, .. } = *later;
+        let used = Mutex::new(*self.used());
+        Arc::new(Copy { value, version, present, as_of, asked, expires, learned, until, writes, used })
     }
 
     /// Whether its document is there at `now`, as far as it is known.
@@ -124,8 +147,9 @@ impl Copies {
         let Options { cache_bytes, policy, leases, ground, .. } = options.clone();
         let weight = |key: &Key, copy: &Arc<Copy>| key.heap_bytes() + copy.bytes();
         let cache = Cache::builder().capacity(cache_bytes).weigher(weight).policy(&policy)?.build();
+        let admission = Admission::new(options);
         let (began, incarnation, latest) = (ground.now(), AtomicU64::new(0), Mutex::new(None));
-        Ok(Copies { cache, leases, ground, began, incarnation, latest, counts })
+        Ok(Copies { cache, leases, admission, ground, began, incarnation, latest, counts })
     }
 
     fn seconds(&self, at: Instant) -> f64 {
@@ -134,7 +158,9 @@ impl Copies {
 
     /// The copy of `key`, if its lease is not over.
     pub fn get(&self, key: &Key, wanted: Wanted) -> Option<Arc<Copy>> {
-        let copy = self.cache.get(key)?;
+        let found = self.cache.get(key);
+        self.admission.read(key, found.is_some(), self.seconds(wanted.now));
+        let copy = found?;
         let serves = self.serves(&copy, wanted);
         let mut used = copy.used();
         used.gap.read(self.seconds(wanted.now));
@@ -154,6 +180,13 @@ impl Copies {
     /// Whether the server that gave that version is the one that answers now.
     pub fn is_present(&self, as_of: Version) -> bool {
         as_of.incarnation == self.incarnation.load(Ordering::Acquire) || on(Fault::LeaseOverIncarnation)
+    }
+
+    /// Whether a request may name a copy, for the server to say whether it is current. Where the server tells no
+    /// version as of which it read, its word is not enough; and what it would have to look up is bounded.
+    pub fn is_nameable(&self, copy: &Copy) -> bool {
+        copy.as_of.is_some_and(|as_of| self.is_present(as_of))
+            && copy.value.as_ref().map_or(0, Value::size) <= NAMED_BYTES_MAX
     }
 
     /// Takes in which incarnation the server has told; `None`: it has told none.
@@ -176,7 +209,7 @@ impl Copies {
 
     /// Takes in what LEASE GET has told. What it gives is as good for a transaction whether it is kept or not.
     pub fn take(&self, key: &Key, told: Told, span: Span) -> Arc<Copy> {
-        let Told { value, version, as_of, writes, fresh } = told;
+        let Told { value, version, as_of, writes, fresh, .. } = told;
         let lives_from = if on(Fault::LifeFromAnswer) { span.learned } else { span.asked };
         let (present, expires) = (value.is_some(), fresh.map(|fresh| lives_from + fresh.min(LEASE_MAX)));
         let used = self.cache.peek(key).map(|copy| *copy.used()).unwrap_or_default();
@@ -203,20 +236,24 @@ impl Copies {
 
     /// Gives a copy its lease, and keeps it unless more is known.
     fn keep(&self, key: &Key, copy: Copy) -> Arc<Copy> {
-        let length = self.length(&copy);
+        let now_s = self.seconds(copy.learned);
+        let is_wanted = self.admission.has(key, now_s);
+        let length = if is_wanted { self.length(key, &copy, now_s) } else { Duration::ZERO };
         let from = if on(Fault::LeaseFromAnswer) { copy.learned } else { copy.asked };
         let copy = Arc::new(Copy { until: from + length, ..copy });
         // What is not worth a lease leaves a note, so that its reads are counted on.
         let kept = if length.is_zero() { Arc::new(self.note_of(&copy)) } else { copy.clone() };
         self.cache.compute(key.clone(), |known| match known {
             Some(known) if !kept.supersedes(known) => Op::Keep,
+            // Its reads are counted elsewhere.
+            None if !is_wanted => Op::Keep,
             _ => Op::Insert(kept.clone()),
         });
         copy
     }
 
-    fn length(&self, copy: &Copy) -> Duration {
-        let gap = copy.used().gap.gap();
+    fn length(&self, key: &Key, copy: &Copy, now_s: f64) -> Duration {
+        let gap = copy.used().gap.gap().or_else(|| self.admission.gap(key, now_s));
         let length = self.leases.length(gap, copy.writes, self.ground.fraction()).unwrap_or(0.0);
         let length = Duration::try_from_secs_f64(length).unwrap_or(LEASE_MAX).min(LEASE_MAX);
         if !length.is_zero() {
@@ -270,159 +307,4 @@ impl Copies {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    const MS: Duration = Duration::from_millis(1);
-
-    /// A copy of an empty string, asked for at `asked`.
-    pub fn copy(version: Version, as_of: Option<Version>, asked: Instant) -> Copy {
-        let (value, used) = (Some(Value::bytes(*b"")), Mutex::default());
-        let (present, expires, writes, until) = (true, None, 0.0, asked + MS);
-        Copy { value, version, present, as_of, asked, expires, learned: asked, until, writes, used }
-    }
-
-    struct World {
-        copies: Copies,
-        began: Instant,
-    }
-
-    fn world(leases: Leases) -> World {
-        let copies = Copies::new(&Options::new("").cache_bytes(1 << 20).leases(leases), Arc::default()).unwrap();
-        World { copies, began: Instant::now() }
-    }
-
-    fn version(sequence: u64) -> Version {
-        Version { incarnation: 1, sequence }
-    }
-
-    fn told(text: &str, sequence: u64, as_of: u64) -> Told {
-        let value = (!text.is_empty()).then(|| Value::bytes(text.as_bytes()));
-        Told { value, version: version(sequence), as_of: Some(version(as_of)), writes: 0.0, fresh: None }
-    }
-
-    fn key() -> Key {
-        Key::new(0, b"k")
-    }
-
-    impl World {
-        fn span(&self, asked: u32, learned: u32) -> Span {
-            Span { asked: self.began + asked * MS, learned: self.began + learned * MS }
-        }
-
-        fn take(&self, told: Told, asked: u32, learned: u32) {
-            self.copies.heard(self.began + asked * MS, told.as_of);
-            self.copies.take(&key(), told, self.span(asked, learned));
-        }
-
-        fn seen(&self, at: u32) -> Option<(Option<Value>, u64)> {
-            let wanted = Wanted { now: self.began + at * MS, since: None };
-            self.copies.get(&key(), wanted).map(|copy| (copy.value.clone(), copy.version.sequence))
-        }
-    }
-
-    fn text(text: &str, sequence: u64) -> Option<(Option<Value>, u64)> {
-        Some((Some(Value::bytes(text.as_bytes())), sequence))
-    }
-
-    #[test]
-    pub fn a_lease_counts_from_before_the_request() {
-        let world = world(Leases::Fixed(0.2));
-        world.take(told("a", 1, 1), 0, 150);
-        assert_eq!(world.seen(99), text("a", 1));
-        assert_eq!(world.seen(201), None, "from the answer on it would be 250 to 350 ms");
-    }
-
-    #[test]
-    pub fn a_document_with_an_expiry_ends_with_it() {
-        let world = world(Leases::Endless);
-        world.take(Told { fresh: Some(50 * MS), ..told("a", 1, 1) }, 10, 20);
-        assert_eq!((world.seen(59), world.seen(60)), (text("a", 1), None));
-    }
-
-    #[test]
-    pub fn a_late_answer_replaces_nothing_newer() {
-        let world = world(Leases::Endless);
-        world.take(told("b", 2, 2), 10, 20);
-        world.take(told("a", 1, 1), 5, 30);
-        assert_eq!(world.seen(40), text("b", 2));
-        // An absence at its version is later than the document: it has expired.
-        world.take(told("", 2, 2), 11, 41);
-        world.take(told("b", 2, 2), 12, 42);
-        assert_eq!(world.seen(43), Some((None, 2)));
-        // What was asked for later is what there is now, even if versions fell: a database was restored.
-        world.take(told("c", 1, 1), 50, 60);
-        assert_eq!(world.seen(61), text("c", 1));
-    }
-
-    #[test]
-    pub fn a_stale_copy_leaves_a_note() {
-        let world = world(Leases::Endless);
-        world.take(told("a", 1, 1), 0, 1);
-        world.copies.stale(&key(), version(3), true, world.began + 10 * MS);
-        assert_eq!(world.seen(11), None);
-        world.take(told("b", 2, 2), 5, 12);
-        assert_eq!(world.seen(13), None, "an older answer came late");
-        world.take(told("c", 3, 3), 5, 14);
-        assert_eq!(world.seen(15), text("c", 3));
-    }
-
-    #[test]
-    pub fn a_check_begins_the_lease_again() {
-        let world = world(Leases::Fixed(0.2));
-        world.take(told("a", 1, 1), 0, 1);
-        let copy = world.copies.get(&key(), Wanted { now: world.began, since: None }).unwrap();
-        world.copies.renew(&key(), &copy, Some(version(7)), world.span(150, 160));
-        let renewed = world.copies.get(&key(), Wanted { now: world.began + 240 * MS, since: None }).unwrap();
-        assert_eq!((renewed.as_of, renewed.version), (Some(version(7)), version(1)));
-        // Of a copy that is no longer kept nothing is renewed.
-        world.take(told("b", 9, 9), 250, 251);
-        world.copies.renew(&key(), &copy, Some(version(10)), world.span(252, 253));
-        assert_eq!(world.seen(254), text("b", 9));
-        world.copies.stale(&key(), version(11), true, world.began + 255 * MS);
-        world.copies.renew(&key(), &renewed, Some(version(12)), world.span(256, 257));
-        assert_eq!(world.seen(258), None);
-    }
-
-    #[test]
-    pub fn leases_end_with_the_incarnation() {
-        let world = world(Leases::Endless);
-        world.take(told("a", 1, 1), 0, 1);
-        let next = Version { incarnation: 2, sequence: 1 };
-        world.copies.heard(world.began + 10 * MS, Some(next));
-        assert_eq!(world.seen(11), None);
-        // An answer of the former life comes late.
-        world.copies.heard(world.began + 5 * MS, Some(version(2)));
-        assert!(world.copies.is_present(next));
-        world.copies.heard(world.began + 12 * MS, None);
-        assert!(!world.copies.is_present(next), "the server tells none");
-    }
-
-    #[test]
-    pub fn what_is_too_old_is_not_used() {
-        let world = world(Leases::Endless);
-        world.take(told("a", 1, 1), 10, 20);
-        let at = |since: u32| Wanted { now: world.began + 30 * MS, since: Some(world.began + since * MS) };
-        assert!(world.copies.get(&key(), at(10)).is_some() && world.copies.get(&key(), at(11)).is_none());
-        assert_eq!(world.copies.take_hits(&key()), 1);
-        assert_eq!(world.copies.take_hits(&key()), 0);
-    }
-
-    #[test]
-    pub fn what_is_not_worth_a_lease_is_counted_without_its_document() {
-        let world = world(Leases::None);
-        world.take(told(&"a".repeat(1000), 1, 1), 0, 1);
-        assert_eq!(world.seen(0), None);
-        assert!(world.copies.bytes() < 1000);
-    }
-
-    #[test]
-    pub fn own_writes_are_kept_at_their_version() {
-        let world = world(Leases::Endless);
-        world.take(told("a", 1, 1), 0, 1);
-        world.copies.take_own(&key(), Some(Value::bytes(*b"b")), version(5), None, world.span(2, 3));
-        assert_eq!(world.seen(4), text("b", 5));
-        world.copies.take_own(&key(), None, version(6), None, world.span(5, 6));
-        assert_eq!(world.seen(7), Some((None, 6)));
-    }
-}
+pub(crate) mod tests;

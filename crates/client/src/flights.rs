@@ -88,13 +88,19 @@ impl Flights {
     }
 }
 
-/// The documents of `keys`, by requests that were sent at `since` or later: those of others, and one for the rest.
-pub async fn fetch(shared: &Shared, keys: &[Key], since: Option<Instant>) -> Result<BTreeMap<Key, Arc<Copy>>, Error> {
+/// The documents of `keys`, by requests that were sent at `since` or later: those of others, and one for the rest. That
+/// one names `have` as well, and what is known of those is given back too. Without it they are not looked at.
+pub async fn fetch(
+    shared: &Shared,
+    keys: &[Key],
+    have: &[(Key, Arc<Copy>)],
+    since: Option<Instant>,
+) -> Result<BTreeMap<Key, Arc<Copy>>, Error> {
     let (mut own, others) = shared.flights.join(keys, since, shared.ground().now());
     let mut fetched = BTreeMap::new();
     if !own.requests.is_empty() {
         let asked: Vec<Key> = own.requests.keys().cloned().collect();
-        fetched = shared.fetch(&asked).await?;
+        fetched = shared.fetch(&asked, have).await?;
     }
     for (key, sender) in own.end() {
         if let Some(copy) = fetched.get(&key) {
@@ -112,7 +118,7 @@ pub async fn fetch(shared: &Shared, keys: &[Key], since: Option<Instant>) -> Res
         }
     }
     if !left.is_empty() {
-        fetched.extend(shared.fetch(&left).await?);
+        fetched.extend(shared.fetch(&left, &[]).await?);
     }
     Ok(fetched)
 }

@@ -40,6 +40,7 @@
 #[doc = include_str!("../../../docs/leases.md")]
 struct Document;
 
+mod admission;
 #[doc(hidden)] // For the fuzzers.
 pub mod answer;
 mod attempt;

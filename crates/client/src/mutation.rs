@@ -29,6 +29,10 @@ pub enum Fault {
     StaleServesOn,
     /// Whatever is kept of a key is renewed by a check of another version.
     RenewedUnchecked,
+    /// A copy that a request has named, and that has changed, is taken for current as of the answer.
+    ChangedTakenForSame,
+    /// What was found current by one request, and what was fetched by another, are taken for what was there together.
+    ValidatedInParts,
     /// A transaction whose reads were found stale is taken for committed.
     StaleTakenForDone,
     /// A commit whose answer was lost is done again.

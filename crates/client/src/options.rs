@@ -38,6 +38,7 @@ pub struct Options {
     pub(crate) cache_bytes: usize,
     pub(crate) policy: String,
     pub(crate) leases: Leases,
+    pub(crate) popular: Option<f64>,
     pub(crate) level: Level,
     pub(crate) attempts_max: u32,
     pub(crate) reply_time_max: Duration,
@@ -58,6 +59,7 @@ impl Options {
             cache_bytes: 64 << 20,
             policy: "s3-fifo".into(),
             leases: LEASES,
+            popular: None,
             level: Level::Session,
             attempts_max: 64,
             reply_time_max: Duration::from_secs(10),
@@ -114,6 +116,13 @@ impl Options {
         self
     }
 
+    /// Keeps copies only of the documents that are read most: this share of those that are read at all, from 0 to 1.
+    /// Without this all are kept that are worth a lease.
+    pub fn popular(mut self, share: f64) -> Options {
+        self.popular = Some(share);
+        self
+    }
+
     /// How new transactions' reads have to be; [`Level::Session`] without this.
     pub fn level(mut self, level: Level) -> Options {
         self.level = level;
@@ -157,6 +166,9 @@ impl Options {
         }
         if self.attempts_max == 0 {
             return wrong("attempts_max", "a transaction runs at least once; choose at least 1");
+        }
+        if self.popular.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return wrong("popular", "it is a share; choose one from 0 to 1");
         }
         Client::open(self).await
     }

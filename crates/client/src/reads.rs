@@ -44,6 +44,17 @@ impl Reads {
         self.all.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The document of `key` that was read is known to be there later as well, as `copy` says.
+    pub fn renew(&mut self, key: &Key, copy: Arc<Copy>) {
+        if let Some(known) = self.place(key).and_then(|place| self.all.get_mut(place)) {
+            known.copy = copy;
+        }
+    }
+
     /// Adds a read; it replaces one of its key.
     pub fn insert(&mut self, read: Read) {
         if let Some(known) = self.place(&read.key).and_then(|place| self.all.get_mut(place)) {

@@ -21,7 +21,7 @@ use crate::statistics::Counts;
 use crate::write::Write;
 
 /// Keys of one LEASE GET: what the server takes unless it is told otherwise (`lease-keys-max`).
-const KEYS_MAX: usize = 1024;
+pub const KEYS_MAX: usize = 1024;
 
 /// How often a message is sent that only reads.
 const READ_TRIES: u32 = 3;
@@ -66,29 +66,45 @@ impl Shared {
         }
     }
 
-    /// Fetches all of `keys` by one message, and keeps copies.
-    pub async fn fetch(&self, keys: &[Key]) -> Result<BTreeMap<Key, Arc<Copy>>, Error> {
+    /// Fetches all of `keys` by one message, and keeps copies. It names `have` as well, [`KEYS_MAX`] at most. Of those
+    /// that are current it gives back copies as of the answer, and of others what there is now.
+    pub async fn fetch(&self, keys: &[Key], have: &[(Key, Arc<Copy>)]) -> Result<BTreeMap<Key, Arc<Copy>>, Error> {
+        let first = keys.len().min(KEYS_MAX - have.len().min(KEYS_MAX));
+        let (first, others) = keys.split_at(first);
+        let requests = std::iter::once((first, have)).chain(others.chunks(KEYS_MAX).map(|keys| (keys, &[][..])));
+        let requests: Vec<_> = requests.filter(|(keys, have)| keys.len() + have.len() > 0).collect();
         let mut batch = Batch::default();
-        for keys in keys.chunks(KEYS_MAX) {
-            let hits: Vec<u64> = keys.iter().map(|key| self.copies.take_hits(key)).collect();
-            let mut words = vec![b"LEASE".to_vec(), b"GET".to_vec(), keys.len().to_string().into_bytes()];
-            words.extend(keys.iter().map(|key| key.name().to_vec()));
-            if hits.iter().any(|hits| *hits > 0) {
-                words.push(b"HITS".to_vec());
-                words.extend(hits.iter().map(|hits| hits.to_string().into_bytes()));
-            }
-            batch.add(&words);
-        }
+        requests.iter().for_each(|(keys, have)| batch.add(&self.lease_get(keys, have)));
         let (replies, span) = self.ask_again(&batch).await?;
         let mut fetched = BTreeMap::new();
-        for (keys, reply) in keys.chunks(KEYS_MAX).zip(replies) {
-            for (key, told) in keys.iter().zip(answer::told(reply, keys.len())?) {
+        for ((keys, have), reply) in requests.into_iter().zip(replies) {
+            let asked = have.iter().map(|(key, _)| key).chain(keys);
+            for (key, told) in asked.zip(answer::told(reply, have.len() + keys.len(), have)?) {
                 self.copies.heard(span.asked, told.as_of);
+                self.counts.missed.add((!told.is_same).into());
                 fetched.insert(key.clone(), self.copies.take(key, told, span));
             }
         }
-        self.counts.missed.add(keys.len() as u64);
         Ok(fetched)
+    }
+
+    /// LEASE GET, with the versions of `have` in front of `keys`.
+    fn lease_get(&self, keys: &[Key], have: &[(Key, Arc<Copy>)]) -> Vec<Vec<u8>> {
+        let mut words = vec![b"LEASE".to_vec(), b"GET".to_vec(), (have.len() + keys.len()).to_string().into_bytes()];
+        words.extend(have.iter().map(|(key, _)| key.name().to_vec()));
+        words.extend(keys.iter().map(|key| key.name().to_vec()));
+        // A copy that is named is looked at by the server as well: that is a hit there.
+        let hits: Vec<u64> = keys.iter().map(|key| self.copies.take_hits(key)).collect();
+        if hits.iter().any(|hits| *hits > 0) {
+            words.push(b"HITS".to_vec());
+            words.extend(have.iter().map(|_| b"0".to_vec()));
+            words.extend(hits.iter().map(|hits| hits.to_string().into_bytes()));
+        }
+        if !have.is_empty() {
+            words.push(b"HAVE".to_vec());
+            words.extend(have.iter().map(|(_, copy)| answer::named(copy.version, copy.present).into_bytes()));
+        }
+        words
     }
 
     /// Sends what only reads, over another connection if one is lost.

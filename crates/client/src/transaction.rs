@@ -46,13 +46,17 @@ impl Transaction {
 
     /// Sees to it that of each key it is known what it is, or is going to be.
     async fn see(&self, keys: &[Key]) -> Result<(), Error> {
-        let missing = self.attempt().look(&self.shared, keys)?;
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let since = self.attempt().since(self.shared.ground().now());
-        match flights::fetch(&self.shared, &missing, since).await {
-            Ok(fetched) => fetched.into_iter().try_for_each(|(key, copy)| self.attempt().take(&key, copy)),
+        let (looked, have, since) = {
+            let mut attempt = self.attempt();
+            let looked = attempt.look(&self.shared, keys)?;
+            if looked.missing.is_empty() {
+                return Ok(());
+            }
+            let have = attempt.have(&self.shared, &looked);
+            (looked, have, attempt.since(self.shared.ground().now()))
+        };
+        match flights::fetch(&self.shared, &looked.missing, &have, since).await {
+            Ok(fetched) => self.attempt().take_all(looked, fetched),
             Err(error) => {
                 self.attempt().is_broken = true;
                 Err(error)

@@ -44,6 +44,8 @@ pub enum Fault {
     LeaseAheadOfPlaced,
     /// It holds as of a clearing that is not over.
     LeaseForgetsClearing,
+    /// A client that has a leased document is told so although it has expired since.
+    HaveIgnoresExpiry,
     /// Caches elsewhere are told of a change before it is visible here.
     ToldBeforePublication,
     /// What a client is to be told of changed keys is encoded although it does not read.

@@ -50,6 +50,44 @@ async fn documents_come_with_their_versions() {
     assert_eq!(said, "+OK|*1|*6|+none|$-1|$4|-1-0|$3|1-6|WRITES|$-1|");
 }
 
+/// Of first keys that are at the version of HAVE no document comes. All of it holds as of one version.
+#[tokio::test]
+async fn what_the_client_has_is_not_sent() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    peer.say("SET a 1\nSET b 2\nRPUSH l x").await;
+    for (request, expected) in [
+        ("LEASE GET 1 a HAVE 1-1", "*1|*6|+same|$-1|$3|1-1|$3|1-3|WRITES|$-1|"),
+        (
+            "LEASE GET 2 a b HAVE 1-1",
+            "*2|*6|+same|$-1|$3|1-1|$3|1-3|WRITES|$-1|*6|+string|$1|2|$3|1-2|$3|1-3|WRITES|$-1|",
+        ),
+        ("LEASE GET 1 a HAVE 1-2", "*1|*6|+string|$1|1|$3|1-1|$3|1-3|WRITES|$-1|"),
+        ("LEASE GET 1 a HAVE -1-1", "*1|*6|+string|$1|1|$3|1-1|$3|1-3|WRITES|$-1|"),
+        ("LEASE GET 1 none HAVE -1-0", "*1|*6|+same|$-1|$4|-1-0|$3|1-3|WRITES|$-1|"),
+        ("LEASE GET 1 none have 1-0 hits 4", "*1|*6|+none|$-1|$4|-1-0|$3|1-3|WRITES|$-1|"),
+        (
+            "LEASE GET 2 l a HITS 3 0 HAVE 1-3 1-1",
+            "*2|*6|+same|$-1|$3|1-3|$3|1-3|WRITES|$-1|*6|+same|$-1|$3|1-1|$3|1-3|WRITES|$-1|",
+        ),
+    ] {
+        assert_eq!(without_rates(&peer.say(request).await), expected, "{request}");
+    }
+    // Of large documents as well, which are not written at once.
+    peer.say(&format!("SET big {}", "x".repeat(300_000))).await;
+    let said = peer.say("LEASE GET 2 big big HAVE 1-4").await;
+    assert!(said.starts_with("*2|*6|+same|$-1|$3|1-4|") && said.contains("|$300000|xxx"), "{} bytes", said.len());
+    // Presence is compared as well as the version.
+    peer.say("SET c 1 PX 1").await;
+    while peer.say("EXISTS c").await == ":1|" {
+        tokio::task::yield_now().await;
+    }
+    let said = peer.say("LEASE GET 1 c HAVE 1-5").await;
+    assert!(said.starts_with("*1|*6|+none|$-1|$4|-1-5|"), "{said}");
+    let _on = mutation::put_back(Some(Fault::HaveIgnoresExpiry));
+    assert!(peer.say("LEASE GET 1 c HAVE 1-5").await.starts_with("*1|*6|+same|"), "presence is what tells");
+}
+
 #[tokio::test]
 async fn others_writes_are_counted() {
     let shared = server(|_| {});
@@ -193,6 +231,14 @@ async fn what_get_refuses() {
         ("LEASE GET 1 a HITS", "-ERR HITS takes a number of hits, not negative, for each key|"),
         ("LEASE GET 1 a HITS 1 2", "-ERR HITS takes a number of hits, not negative, for each key|"),
         ("LEASE GET 1 a HITS -1", "-ERR HITS takes a number of hits, not negative, for each key|"),
+        ("LEASE GET 1 a HITS 1 HITS 1", "-ERR HITS takes a number of hits, not negative, for each key|"),
+        ("LEASE GET 1 a HITS 1 HAVE 1-1 HITS 1", "-ERR an option is there twice|"),
+        ("LEASE GET 1 a HAVE 1-1 HITS 1 HAVE 1-1", "-ERR an option is there twice|"),
+        ("LEASE GET 1 a HAVE", "-ERR HAVE takes the versions of the first keys|"),
+        ("LEASE GET 1 a HAVE HITS 1", "-ERR HAVE takes the versions of the first keys|"),
+        ("LEASE GET 1 a HAVE 1-1 1-1", "-ERR HAVE names more versions than there are keys|"),
+        ("LEASE GET 1 a HAVE 01-1", "-ERR '01-1' is no version: expected 1-3, or -1-3 of an absent key|"),
+        ("LEASE GET 1 a HAVE nil", "-ERR 'nil' is no version: expected 1-3, or -1-3 of an absent key|"),
         ("LEASE NONE", "-ERR unknown subcommand 'NONE'. Try LEASE HELP.|"),
     ])
     .await;

@@ -1,7 +1,8 @@
 //! LEASE: documents for a cache inside the application, and the check that they are current (`docs/leases.md`).
 //!
 //! `LEASE GET` answers documents with their versions, and with a version P, `as_of`. All up to P was published before
-//! the documents were read, and nothing will be published at or below P. `LEASE CHECK` names versions as a client has
+//! the documents were read, and nothing will be published at or below P. Of a key whose version the client names, and
+//! that has it still, the answer says `same` in place of the document. `LEASE CHECK` names versions as a client has
 //! read them. The EXEC that follows compares them under its locks, and commits or tells which are stale.
 //!
 //! A version is written `1-3`, or `-1-3` where the key was absent at it.
@@ -42,8 +43,9 @@ pub(super) const COMMANDS: &[Command] = &[Command {
 pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "get",
-        syntax: "numkeys key [key ..] [HITS n ..]",
-        summary: "Type, document, version, as-of version, writes per second and ms to expiry of each key",
+        syntax: "numkeys key [key ..] [HITS n ..] [HAVE version ..]",
+        summary: "Type, document, version, as-of version, writes per second and ms to expiry of each key; no document \
+                  of a first key that is at the version of HAVE",
         arity: -4,
         flags: &[],
         run: SubRun::Engine(get),
@@ -75,19 +77,19 @@ fn each_key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
 
 fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
-        let Asked { names, hits } = match asked(session, frame) {
+        let asked = match asked(session, frame) {
             Ok(asked) => asked,
             Err(error) => return error,
         };
         let shared = session.shared.clone();
         let (context, caller) = (session.context(), session.waiting_client());
-        let keys: Vec<Key> = names.iter().map(|name| name.to_key()).collect();
+        let keys: Vec<Key> = asked.names.iter().map(|name| name.to_key()).collect();
         let bytes_max = documents_max(session);
         match shared.engine.lease(&keys, context, caller, bytes_max, session.unsettled()).await {
             Ok((leased, mut committing)) => {
                 session.turn = committing.take_turn();
                 session.committing = Some((committing, false));
-                answer(session, &names, &hits, leased).reply()
+                answer(session, asked, leased).reply()
             }
             Err(error) => refused(&shared, &error),
         }
@@ -100,11 +102,11 @@ pub(crate) fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Answer> 
     if frame.len() < 4 || !frame.arg(1).eq_ignore_ascii_case(b"get") {
         return None;
     }
-    let Asked { names, hits } = asked(session, frame).ok()?;
+    let asked = asked(session, frame).ok()?;
     // What is larger takes long to write down.
     let bytes_max = documents_max(session).min(LARGE_BYTES);
-    let leased = session.shared.engine.lease_cached(&names, &session.context(), bytes_max)?;
-    Some(answer(session, &names, &hits, leased))
+    let leased = session.shared.engine.lease_cached(&asked.names, &session.context(), bytes_max)?;
+    Some(answer(session, asked, leased))
 }
 
 /// Bytes of documents that one answer holds at most.
@@ -115,15 +117,16 @@ fn documents_max(session: &Session) -> usize {
 
 /// What is answered, and the policy told of what the client's cache has served.
 #[inline]
-fn answer(session: &Session, names: &[KeyRef<'_>], hits: &[u64], leased: Leased) -> Answer {
+fn answer(session: &Session, asked: Asked<'_>, leased: Leased) -> Answer {
     let (shared, client) = (&session.shared, session.client.id as u32);
+    let Asked { names, hits, have } = asked;
     if !hits.is_empty() {
         let context = session.context();
-        let told = names.iter().zip(hits);
+        let told = names.iter().zip(&hits);
         told.for_each(|(name, hits)| shared.engine.cache().hit_elsewhere(*name, *hits, &context));
     }
     let writes = shared.leases.rates(names.iter().copied(), client);
-    Answer { leased, writes }
+    Answer { leased, writes, have }
 }
 
 /// What a LEASE GET asks for.
@@ -131,7 +134,12 @@ struct Asked<'a> {
     names: SmallVec<[KeyRef<'a>; 4]>,
     /// How often the client's cache has served each since it asked last; empty if it does not say.
     hits: Vec<u64>,
+    /// The versions that it has of the first of them, and whether there was a document.
+    have: Have,
 }
+
+/// Versions that a client has, and whether the key was present at each.
+pub(crate) type Have = SmallVec<[(Version, bool); 2]>;
 
 fn asked<'a>(session: &Session, frame: Frame<'a>) -> Result<Asked<'a>, Reply> {
     let count = parse_integer(frame.arg(2)).ok_or_else(|| Reply::error(errors::NOT_AN_INTEGER))?;
@@ -147,19 +155,42 @@ fn asked<'a>(session: &Session, frame: Frame<'a>) -> Result<Asked<'a>, Reply> {
     }
     let (space, mut names) = (session.space, SmallVec::with_capacity(count));
     (3..end).for_each(|at| names.push(KeyRef { space, name: frame.arg(at) }));
-    let hits = if frame.len() == end { Vec::new() } else { hits_of(frame, end)? };
-    Ok(Asked { names, hits })
+    let mut asked = Asked { names, hits: Vec::new(), have: Have::new() };
+    let mut at = end;
+    while at < frame.len() {
+        at = option_of(frame, at, &mut asked)?;
+    }
+    Ok(asked)
 }
 
-/// The hits of each key, whose option stands at `end`, behind the keys.
-fn hits_of(frame: Frame<'_>, end: usize) -> Result<Vec<u64>, Reply> {
-    if !frame.arg(end).eq_ignore_ascii_case(b"hits") {
+/// Takes the option at `at`, which is behind the keys; where the next one is.
+fn option_of(frame: Frame<'_>, at: usize, asked: &mut Asked<'_>) -> Result<usize, Reply> {
+    let (option, count) = (frame.arg(at), asked.names.len());
+    let twice = |is_there: bool| if is_there { Err(Reply::error("ERR an option is there twice")) } else { Ok(()) };
+    if option.eq_ignore_ascii_case(b"hits") {
+        twice(!asked.hits.is_empty())?;
+        let number = |arg| parse_integer(arg).filter(|hits| *hits >= 0).map(|hits| hits.min(HITS_TOLD_MAX) as u64);
+        let numbers = frame.args().skip(at + 1).take_while(|arg| !arg.eq_ignore_ascii_case(b"have"));
+        let hits: Option<Vec<u64>> = numbers.map(number).collect();
+        let hits = hits.filter(|hits| hits.len() == count);
+        asked.hits = hits.ok_or_else(|| Reply::error("ERR HITS takes a number of hits, not negative, for each key"))?;
+        return Ok(at + 1 + count);
+    }
+    if !option.eq_ignore_ascii_case(b"have") {
         return Err(Reply::error(errors::SYNTAX));
     }
-    let number = |arg| parse_integer(arg).filter(|hits| *hits >= 0).map(|hits| hits.min(HITS_TOLD_MAX) as u64);
-    let hits: Option<Vec<u64>> = frame.args().skip(end + 1).map(number).collect();
-    let hits = hits.filter(|hits| hits.len() == end - 3);
-    hits.ok_or_else(|| Reply::error("ERR HITS takes a number of hits, not negative, for each key"))
+    twice(!asked.have.is_empty())?;
+    let versions = frame.args().skip(at + 1).take_while(|arg| !arg.eq_ignore_ascii_case(b"hits"));
+    for version in versions {
+        if asked.have.len() == count {
+            return Err(Reply::error("ERR HAVE names more versions than there are keys"));
+        }
+        asked.have.push(parse_version(version).ok_or_else(|| no_version(version))?);
+    }
+    match asked.have.len() {
+        0 => Err(Reply::error("ERR HAVE takes the versions of the first keys")),
+        versions => Ok(at + 1 + versions),
+    }
 }
 
 fn version_or_nil(version: Option<Version>) -> Reply {
@@ -168,11 +199,25 @@ fn version_or_nil(version: Option<Version>) -> Reply {
 
 /// The version, and whether its key was present, of what [`version_text`] has written.
 fn parse_version(arg: &[u8]) -> Option<(Version, bool)> {
-    let text = std::str::from_utf8(arg).ok()?;
-    let (text, present) = text.strip_prefix('-').map_or((text, true), |text| (text, false));
-    let version = text.parse::<Version>().ok()?;
-    // One way to write it: `+1-3` and `01-3` are mistakes.
-    (version.to_string() == text).then_some((version, present))
+    let (text, present) = arg.strip_prefix(b"-").map_or((arg, true), |text| (text, false));
+    let middle = text.iter().position(|byte| *byte == b'-')?;
+    let (incarnation, sequence) = (parse_number(&text[..middle])?, parse_number(&text[middle + 1..])?);
+    Some((Version { incarnation, sequence }, present))
+}
+
+/// A number that is written in the one way: `+1` and `01` are mistakes.
+fn parse_number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 1 && digits[0] == b'0' {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+fn no_version(arg: &[u8]) -> Reply {
+    Reply::error(format!("ERR '{}' is no version: expected 1-3, or -1-3 of an absent key", arg.escape_ascii()))
 }
 
 /// The id of LEASE CHECK ID. A key may be named `ID` as well: a version is no UUID.
@@ -209,11 +254,8 @@ fn checked(session: &Session, frame: Frame<'_>) -> Result<Vec<Watched>, Reply> {
     }
     let mut watched = Vec::with_capacity(count);
     for at in (first..frame.len()).step_by(2) {
-        let (name, version) = (frame.arg(at), frame.arg(at + 1));
-        let Some((version, present)) = parse_version(version) else {
-            let version = version.escape_ascii();
-            return Err(Reply::error(format!("ERR '{version}' is no version: expected 1-3, or -1-3 of an absent key")));
-        };
+        let name = frame.arg(at);
+        let (version, present) = parse_version(frame.arg(at + 1)).ok_or_else(|| no_version(frame.arg(at + 1)))?;
         let key = Key::new(session.space, name);
         if !keys.insert(key.clone()) {
             return Err(Reply::error(format!("ERR key '{}' is checked twice", name.escape_ascii())));
@@ -282,7 +324,21 @@ mod tests {
             assert_eq!(parse_version(text.as_bytes()), parsed);
             assert_eq!(parsed.map(|(version, present)| version_text(version, present)), Some(text.to_owned()));
         }
-        for text in ["", "-", "1", "1-", "-1", "--1-3", "1--3", "+1-3", "01-3", "1-3 ", "1-18446744073709551616"] {
+        for text in [
+            "",
+            "-",
+            "1",
+            "1-",
+            "-1",
+            "--1-3",
+            "1--3",
+            "+1-3",
+            "01-3",
+            "1-3 ",
+            "1-18446744073709551616",
+            "1-3-4",
+            "a-1",
+        ] {
             assert_eq!(parse_version(text.as_bytes()), None, "{text}");
         }
     }

@@ -69,6 +69,8 @@ const GATE: &[Expected] = &[
     (Rule::Library(Fault::StaleServesOn), Scenario::Leased, 100),
     (Rule::Library(Fault::LeaseOverIncarnation), Scenario::Lives, 100),
     (Rule::Library(Fault::StaleTakenForDone), Scenario::Late, 50),
+    (Rule::Library(Fault::ChangedTakenForSame), Scenario::Late, 50),
+    (Rule::Library(Fault::ValidatedInParts), Scenario::Late, 50),
     (Rule::Library(Fault::LostCommitRepeated), Scenario::Faults, 50),
     (Rule::Library(Fault::IdReused), Scenario::Faults, 50),
     (Rule::Library(Fault::ErrorUnchecked), Scenario::Late, 50),

@@ -19,21 +19,38 @@ struct Kept {
     as_of: Option<Version>,
 }
 
+impl Kept {
+    /// Its version, as a request names it.
+    fn named(&self) -> String {
+        let absent = if self.present { "" } else { "-" };
+        format!("{absent}{}", self.version)
+    }
+}
+
 /// What one client keeps.
 #[derive(Debug, Default)]
 pub struct Copies(BTreeMap<String, Kept>);
 
 impl Copies {
-    /// The request for those of `names` that are missing.
-    pub fn fetch(&self, names: &[&str]) -> Option<Request> {
-        let missing: Vec<&str> = names.iter().filter(|name| !self.0.contains_key(**name)).copied().collect();
-        (!missing.is_empty()).then(|| request(&format!("LEASE GET {} {}", missing.len(), missing.join(" "))))
+    /// The request for those of `names` that are missing; `whole`, it names the versions of the others as well.
+    pub fn fetch(&self, names: &[&str], whole: bool) -> Option<Request> {
+        let (kept, missing): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| self.0.contains_key(**name));
+        if missing.is_empty() && !whole {
+            return None;
+        }
+        if kept.is_empty() || !whole {
+            return Some(request(&format!("LEASE GET {} {}", missing.len(), missing.join(" "))));
+        }
+        let have: Vec<String> = kept.iter().filter_map(|name| self.0.get(*name)).map(Kept::named).collect();
+        let all = [kept, missing].concat();
+        Some(request(&format!("LEASE GET {} {} HAVE {}", all.len(), all.join(" "), have.join(" "))))
     }
 
     /// Takes in its answer.
     pub fn take(&mut self, asked: &Request, reply: &Reply) {
         let Reply::Array(entries) = reply else { return };
-        expect(entries.len() == asked.len() - 3, "errors", || format!("{asked:?} got {reply:?}"));
+        let count = asked[2].parse().unwrap_or(0);
+        expect(entries.len() == count, "errors", || format!("{asked:?} got {reply:?}"));
         for (name, entry) in asked[3..].iter().zip(entries) {
             let Reply::Array(entry) = entry else { broken("errors", format!("{asked:?} got {reply:?}")) };
             let [kind, document, version, as_of, _, _] = entry.as_slice() else {
@@ -41,6 +58,15 @@ impl Copies {
             };
             let text = text(version).unwrap_or_default();
             let (text, present) = text.strip_prefix('-').map_or((text.as_str(), true), |text| (text, false));
+            if *kind == Reply::Simple("same".into()) {
+                let is_same = |kept: &&mut Kept| Ok(kept.version) == text.parse() && kept.present == present;
+                let kept = self.0.get_mut(name).filter(is_same);
+                match kept {
+                    Some(kept) => kept.as_of = parsed(as_of),
+                    None => broken("errors", format!("{asked:?} got {reply:?}")),
+                }
+                continue;
+            }
             let there = *kind == Reply::Simple("string".into());
             expect(there == present, "errors", || format!("{asked:?} got {reply:?}"));
             let kept = Kept {
@@ -73,8 +99,7 @@ impl Copies {
         let mut check = "LEASE CHECK".to_owned();
         for name in names {
             let Some(kept) = self.0.get(*name) else { continue };
-            let absent = if kept.present { "" } else { "-" };
-            check.push_str(&format!(" {name} {absent}{}", kept.version));
+            check.push_str(&format!(" {name} {}", kept.named()));
         }
         request(&check)
     }
@@ -112,15 +137,19 @@ pub async fn leased(client: &mut Client) {
         if client.chance(3) {
             client.copies.forget(&[name]);
         }
-        let Some(asked) = client.copies.fetch(&[name]) else { continue };
-        let reply = client.ask(std::slice::from_ref(&asked)).await.remove(0);
-        if reply.is_error() {
+        let Some(asked) = client.copies.fetch(&[name], false) else { continue };
+        if !ask(client, &asked).await {
             return;
         }
-        client.copies.take(&asked, &reply);
         if client.chance(3) {
             client.pause(1000).await;
         }
+    }
+    if client.chance(3)
+        && let Some(asked) = client.copies.fetch(&PAIR, true)
+        && !ask(client, &asked).await
+    {
+        return;
     }
     match client.copies.alone(&PAIR) {
         Some(numbers) if !client.chance(4) => {
@@ -129,6 +158,15 @@ pub async fn leased(client: &mut Client) {
         }
         _ => validate(client).await,
     }
+}
+
+/// Asks for documents, and keeps them; whether it was answered.
+async fn ask(client: &mut Client, asked: &Request) -> bool {
+    let reply = client.ask(std::slice::from_ref(asked)).await.remove(0);
+    if !reply.is_error() {
+        client.copies.take(asked, &reply);
+    }
+    !reply.is_error()
 }
 
 /// Has what a client keeps of the pair compared, and now and then commits on top of it.

@@ -1,10 +1,12 @@
-//! The answer to a LEASE GET: `[type, document, version, as-of, writes, fresh-ms]` of each key.
+//! The answer to a LEASE GET: `[type, document, version, as-of, writes, fresh-ms]` of each key. Where the client has
+//! the document, the type is `same`, and nil stands for it.
 //!
 //! It is described once. A small answer is written to the connection's bytes at once, since most are of one short
 //! document. Of a large one a [`Reply`] is made, which shares the documents, and is charged before it is encoded.
 
 use bytes::BytesMut;
 
+use forebay::mutation::{self, Fault};
 use forebay::read::Read;
 use forebay::txn::Leased;
 use forebay::value::{Blob, Bytes, Data, Kind, Value};
@@ -13,6 +15,7 @@ use forebay_protocol::reply::{write_bulk, write_header, write_integer};
 use forebay_protocol::{Protocol, Reply};
 use smallvec::SmallVec;
 
+use super::Have;
 use crate::command::bulk_of;
 
 /// Bytes of the longest version: two numbers of 20 digits, and a sign for each.
@@ -91,6 +94,8 @@ pub(crate) struct Answer {
     pub leased: Leased,
     /// How often others write each document, per second.
     pub writes: SmallVec<[f64; 4]>,
+    /// What the client has of the first keys.
+    pub have: Have,
 }
 
 impl Answer {
@@ -103,8 +108,21 @@ impl Answer {
             Data::Set(set) => 1 + set.len(),
         };
         let document = |value: &Value| value.size() + HEADER_BYTES_MAX * elements(value);
-        let entry = |read: &Read| ENTRY_BYTES_MAX + read.value.as_ref().map_or(0, document);
-        HEADER_BYTES_MAX + self.leased.reads.iter().map(entry).sum::<usize>() <= bytes_max.min(SMALL_BYTES)
+        let entry = |(at, read): (usize, &Read)| match &read.value {
+            Some(value) if !self.is_same(at, read) => ENTRY_BYTES_MAX + document(value),
+            _ => ENTRY_BYTES_MAX,
+        };
+        let bytes = self.leased.reads.iter().enumerate().map(entry).sum::<usize>();
+        HEADER_BYTES_MAX + bytes <= bytes_max.min(SMALL_BYTES)
+    }
+
+    /// Whether the client has what was read of the key at `at`. An expired document keeps its version, and is absent.
+    #[inline]
+    fn is_same(&self, at: usize, read: &Read) -> bool {
+        self.have.get(at).is_some_and(|(version, present)| {
+            let alike = *present == read.value.is_some() || mutation::on(Fault::HaveIgnoresExpiry);
+            *version == read.version && alike
+        })
     }
 
     /// Appends it to `out`.
@@ -125,11 +143,17 @@ impl Answer {
     fn put(&self, put: &mut impl Put) {
         let as_of = self.leased.as_of.map(|as_of| named(as_of, true));
         put.list(self.leased.reads.len());
-        for (read, writes) in self.leased.reads.iter().zip(&self.writes) {
-            put.entry(read.value.as_ref().map(Value::kind));
+        for ((at, read), writes) in self.leased.reads.iter().enumerate().zip(&self.writes) {
             match &read.value {
-                Some(value) => document(&value.data, put),
-                None => put.nil(),
+                _ if self.is_same(at, read) => put.same(),
+                Some(value) => {
+                    put.entry(Some(value.kind()));
+                    document(&value.data, put);
+                }
+                None => {
+                    put.entry(None);
+                    put.nil();
+                }
             }
             put.text(named(read.version, read.value.is_some()).as_bytes());
             match &as_of {
@@ -174,6 +198,8 @@ trait Put {
     fn list(&mut self, items: usize);
     /// A list of six begins, with a type.
     fn entry(&mut self, kind: Option<Kind>);
+    /// A list of six begins, with what the client has.
+    fn same(&mut self);
     /// A document that is one byte string.
     fn bytes(&mut self, bytes: &Bytes);
     /// A part of a document.
@@ -229,6 +255,12 @@ impl Put for Written<'_> {
             Some(Kind::Set) => line.push(b"*6\r\n+set\r\n"),
             None => line.push(b"*6\r\n+none\r\n"),
         }
+    }
+
+    #[inline]
+    fn same(&mut self) {
+        self.line(16).push(b"*6\r\n+same\r\n");
+        self.nil();
     }
 
     #[inline]
@@ -301,6 +333,12 @@ impl Put for Built {
     fn entry(&mut self, kind: Option<Kind>) {
         self.list(6);
         self.add(Reply::Simple(kind.map_or("none", Kind::name).into()));
+    }
+
+    fn same(&mut self) {
+        self.list(6);
+        self.add(Reply::Simple("same".into()));
+        self.nil();
     }
 
     fn bytes(&mut self, bytes: &Bytes) {
@@ -411,7 +449,10 @@ mod tests {
             let reads = documents.into_iter().map(|document| read(document, number)).collect::<Vec<_>>();
             let as_of = (number % 3 > 0).then_some(Version { incarnation: 1, sequence: number << 40 });
             let writes = SmallVec::from_elem(0.1 * number as f64, reads.len());
-            let answer = Answer { leased: Leased { as_of, reads: reads.into(), now_ms: 1_000 }, writes };
+            // Of every fifth answer the client has some, or has others.
+            let have = reads.iter().filter(|_| number % 5 == 0).step_by(2);
+            let have = have.map(|read| (read.version, read.value.is_some() || number % 2 == 0)).collect();
+            let answer = Answer { leased: Leased { as_of, reads: reads.into(), now_ms: 1_000 }, writes, have };
             for protocol in [Protocol::Resp2, Protocol::Resp3] {
                 let (mut written, mut encoded) = (BytesMut::new(), BytesMut::new());
                 answer.write(protocol, &mut written);
