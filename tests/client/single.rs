@@ -145,6 +145,8 @@ pub async fn an_error_of_a_body_is_of_one_moment() {
         tx.add("y", 1)
     };
     writer.transaction(both).await.expect("it commits");
+    // Both are there, of two moments: a fetch would name what was read before it.
+    read(&client.session(), &["y"]).await;
     let equal = async |tx: Transaction| {
         let numbers = (tx.get_integer("x").await?, tx.get_integer("y").await?);
         tx.set("z", "never")?;

@@ -390,13 +390,7 @@ impl Session {
         if !matches!(command.run, Run::Session(_)) {
             self.replies.lend();
         }
-        let part = match self.take_part(command, frame).await {
-            Ok(part) => part,
-            Err(refused) => {
-                self.hints.used();
-                return self.answer(&refused);
-            }
-        };
+        let Ok(part) = self.take_part(command, frame).await else { return };
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => {

@@ -56,10 +56,13 @@ pub(super) struct Wide {
     _beside: Option<Beside>,
 }
 
+/// The client of a request that would have to wait for room sends nothing more.
+pub(super) struct Gone;
+
 impl Session {
-    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it. An error
-    /// if its client has ended, and others wait.
-    pub(super) async fn take_part(&self, command: &Command, frame: Frame<'_>) -> Result<Option<Wide>, Reply> {
+    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it. An error,
+    /// which is answered, if its client has ended and it would have to wait.
+    pub(super) async fn take_part(&mut self, command: &Command, frame: Frame<'_>) -> Result<Option<Wide>, Gone> {
         let bytes = self.width(command, frame);
         if bytes <= SHORT_BYTES_MAX {
             return Ok(None);
@@ -68,14 +71,22 @@ impl Session {
         let free = if room.is_busy() { None } else { room.underway.try_take(bytes, most) };
         let part = match free {
             Some(part) => part,
-            None => self.wait_for_part(bytes, most).await?,
+            None => match self.wait_for_part(bytes, most).await {
+                Some(part) => part,
+                None => {
+                    self.hints.used();
+                    self.answer(&Reply::error("TXCONFLICT its client has gone while it waited for room"));
+                    return Err(Gone);
+                }
+            },
         };
         let lent = self.shared.engine.cache().lend_while(bytes);
         let beside = (bytes >= NOTED_BYTES_MIN).then(|| Beside::new(self.shared.clone(), bytes));
         Ok(Some(Wide { _part: part, _lent: lent, _beside: beside }))
     }
 
-    async fn wait_for_part(&self, bytes: usize, most: usize) -> Result<Part, Reply> {
+    /// A part, in its turn; `None` if its client has ended before.
+    async fn wait_for_part(&self, bytes: usize, most: usize) -> Option<Part> {
         // The connection looks whether its client has ended.
         yield_now().await;
         let gone = pin!(async {
@@ -85,8 +96,8 @@ impl Session {
             }
         });
         match select(gone, pin!(self.shared.room.underway.take(bytes, most))).await {
-            Either::Left(_) => Err(Reply::error("TXCONFLICT its client has gone while it waited for room")),
-            Either::Right((part, _)) => Ok(part),
+            Either::Left(_) => None,
+            Either::Right((part, _)) => Some(part),
         }
     }
 
