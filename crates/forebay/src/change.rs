@@ -3,6 +3,7 @@
 //! the lock, before a change exists. (But for [`Change::RemoveExpired`], whose condition could not be decided then.)
 
 mod apply;
+mod asks;
 pub mod codec;
 mod merge;
 mod number;
@@ -11,6 +12,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use apply::{apply, apply_all};
+pub(crate) use asks::fits_behind;
 pub use merge::{compact, compact_fields, join_unseen, merge};
 pub use number::{is_float, parse_integer};
 

@@ -193,6 +193,8 @@ pub enum Fault {
     DeletionDoubted,
     /// What was read counts as changed by others when the store has its row under another version, whatever it is.
     RereadDoubted,
+    /// A write that is refused where the one before it is not becomes one transaction with that.
+    MergedUnfit,
     /// In a transaction the documents of a row are as they were after another one of it has deleted the row.
     BesideUnmoved,
     /// The journal is not told what one is made to that takes another's place.

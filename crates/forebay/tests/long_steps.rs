@@ -206,3 +206,16 @@ fn wide_transactions_that_wait_for_one_another_leave_threads_to_the_store() {
     let counted = Value::bytes(TRANSACTIONS.to_string().into_bytes());
     assert!(reads.iter().all(|read| read.value.as_ref() == Some(&counted)), "each was done once");
 }
+
+/// It is a wait that ends with its task, and no panic.
+#[test]
+fn work_that_comes_when_its_runtime_has_ended_is_waited_for_in_vain() {
+    let threads = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = forebay::runtime::tokio::runtime(threads.handle().clone());
+    drop(threads);
+    let mut waits = std::pin::pin!(runtime.blocking(|| 42));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..3 {
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+    }
+}

@@ -1,6 +1,7 @@
 //! How much becomes one transaction: each merge looks through, copies and journals all of it.
 
 use forebay::change::{Change, End};
+use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::Buffer;
 use forebay::outage::record::Record;
@@ -96,4 +97,39 @@ fn ids_that_clients_gave_are_kept_in_bounds() {
     }
     assert_eq!(world.transactions(), 4);
     assert_eq!(world.buffer.given().count(), 1_000);
+}
+
+/// How many transactions come of two, neither of which has seen the document.
+fn of_two_unseen(first: Change, second: Change) -> usize {
+    let mut world = World::new();
+    world.take(first, None, Vec::new());
+    world.take(second, None, Vec::new());
+    world.transactions()
+}
+
+/// The first is applied, whatever becomes of the second.
+#[test]
+fn what_is_refused_behind_another_is_one_of_two() {
+    let set = |value: &str| Change::SetField(field("f"), field(value));
+    let unset = || Change::UnsetField(field("f"));
+    let push = || Change::Push(End::Right, field("x"));
+    let add = |name: Option<&str>| Change::AddInteger { field: name.map(field), delta: 1 };
+    let refused = [
+        (set("1"), push()),
+        (set("1"), add(None)),
+        (unset(), push()),
+        (push(), Change::AddMember(field("x"))),
+        (Change::Append(field("1")), add(None)),
+        (set("x"), add(Some("f"))),
+    ];
+    for (first, second) in &refused {
+        assert_eq!(of_two_unseen(first.clone(), second.clone()), 2, "{first:?} {second:?}");
+    }
+    let fit = [(set("1"), set("2")), (set("1"), add(Some("f"))), (push(), push()), (add(None), add(None))];
+    let whole = [(set("1"), Change::Put(Value::bytes(*b"x"))), (set("1"), Change::Delete)];
+    for (first, second) in fit.into_iter().chain(whole) {
+        assert_eq!(of_two_unseen(first.clone(), second.clone()), 1, "{first:?} {second:?}");
+    }
+    let _on = mutation::put_back(Some(Fault::MergedUnfit));
+    assert_eq!(of_two_unseen(set("1"), push()), 1, "the fault is found");
 }

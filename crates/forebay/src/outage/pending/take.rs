@@ -5,7 +5,7 @@ use super::charge::{entry_bytes, row_bytes};
 use super::image::Shown;
 use super::seen::{is_edition, rests};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
-use crate::change::Change;
+use crate::change::{Change, fits_behind};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::{Lane, Ties};
@@ -48,7 +48,8 @@ impl Buffer {
             buffered.id = another(buffered.id);
         }
         self.take_checks(&mut buffered).map_err(Untaken::Overtaken)?;
-        let joined = form.filter(|_| !sent).and_then(|form| self.joined(&buffered, &ties, form));
+        let unseen = commit.writes.iter().any(|write| write.unseen);
+        let joined = form.filter(|_| !sent).and_then(|form| self.joined(&buffered, &ties, form, unseen));
         let replaces = joined.as_ref().map(|(old, _)| *old);
         if let Some((old, changes)) = joined.and_then(|(old, changes)| Some((self.entries.get(&old)?, changes))) {
             buffered.writes[0].changes = changes;
@@ -176,13 +177,17 @@ impl Buffer {
     }
 
     /// The transaction whose place `buffered` takes, and the changes that stand for both: a document of this form takes
-    /// them. None if it takes nobody's place.
-    fn joined(&self, buffered: &Buffered, ties: &Ties, form: &Form) -> Option<(u64, Vec<Change>)> {
+    /// them. None if it takes nobody's place. One that is `unseen` may be refused where the other is not.
+    fn joined(&self, buffered: &Buffered, ties: &Ties, form: &Form, unseen: bool) -> Option<(u64, Vec<Change>)> {
         let old = self.mergeable(buffered, ties)?;
         let written = &buffered.writes[0];
         let changes = self.entries.get(&old)?.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
         // Each was made to the document as it was shown, far from its limit.
-        let (changes, there) = (changes.collect(), self.there_before(&written.key, old, form));
+        let (changes, there): (Vec<Change>, _) = (changes.collect(), self.there_before(&written.key, old, form));
+        let alone = stands_alone(&written.changes) || mutation::on(Fault::MergedUnfit);
+        if unseen && !alone && !fits_behind(&changes, &written.changes) {
+            return None;
+        }
         let joined = form.join(changes, written.changes.clone(), there, MERGED_CHANGES_MAX)?;
         Some((old, joined))
     }
