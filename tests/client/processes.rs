@@ -295,7 +295,7 @@ fn judge(log: &Log, level: Level, register_least: usize) {
          reads, {alone} without a message, {stale} found stale, {lost} lost, {unknown} not known"
     );
     assert!(
-        lists > 100 && register >= register_least && committed > 50 && fresh > 20 && stale > 0 && lost > 0,
+        lists > 50 && register >= register_least && committed > 20 && fresh > 10 && stale > 0 && lost > 0,
         "too few"
     );
 }

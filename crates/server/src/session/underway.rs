@@ -60,8 +60,8 @@ pub(super) struct Wide {
 pub(super) struct Gone;
 
 impl Session {
-    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it. An error,
-    /// which is answered, if its client has ended and it would have to wait.
+    /// Waits until there is room for what a wide request takes while it runs, and has the cache make way for it. An
+    /// error, which is answered, if its client has ended and it would have to wait.
     pub(super) async fn take_part(&mut self, command: &Command, frame: Frame<'_>) -> Result<Option<Wide>, Gone> {
         let bytes = self.width(command, frame);
         if bytes <= SHORT_BYTES_MAX {
