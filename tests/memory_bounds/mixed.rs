@@ -7,6 +7,9 @@ use super::*;
 
 const LOOKED_AT: Duration = Duration::from_secs(12);
 
+/// What a client sends, by its number.
+type Make = fn(usize) -> Vec<Vec<String>>;
+
 /// Sends `requests` again and again, and reads all that is answered, until it is `over`.
 fn loops(address: std::net::SocketAddr, requests: &[Vec<String>], over: &AtomicBool) {
     let mut out = bytes::BytesMut::new();
@@ -83,7 +86,7 @@ fn clients_that_never_stop() {
     let arguments = ["--memory", "64MiB", "--durability", "interval"];
     let forebay = Arc::new(Forebay::start("embedded", &arguments));
     let server = Server { forebay: forebay.clone(), row: "mixed", before: 0 };
-    let kinds: [(usize, fn(usize) -> Vec<Vec<String>>); 4] = [(30, wide), (30, sets), (8, copies), (8, large)];
+    let kinds: [(usize, Make); 4] = [(30, wide), (30, sets), (8, copies), (8, large)];
     let (address, over) = (forebay.address, AtomicBool::new(false));
     let polite = std::thread::scope(|scope| {
         let over = &over;
