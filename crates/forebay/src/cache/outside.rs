@@ -35,10 +35,9 @@ impl Cache {
     }
 
     /// The value that is cached under the version `shown` has the version `stored`: its fills end. Nothing, if another
-    /// is cached by now. It goes, if it would be charged more under that version.
+    /// is cached by now.
     pub fn restamp(&self, key: &Key, shown: Version, stored: Version) {
-        let freed = self.inner.partition(key.borrow()).restamp(key, shown, stored);
-        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.inner.partition(key.borrow()).restamp(key, shown, stored);
     }
 
     /// The store holds `read` for `key`: what is cached of it gets that version if it is the same, or goes. Whether it
@@ -48,7 +47,10 @@ impl Cache {
         let Some(cached) = partition.peek(key.borrow()).filter(|cached| cached != read) else { return false };
         let same = cached.value == read.value;
         let freed = match same {
-            true => partition.restamp(key, cached.version, read.version),
+            true => {
+                partition.restamp(key, cached.version, read.version);
+                0
+            }
             false => partition.remove(key),
         };
         drop(partition);
