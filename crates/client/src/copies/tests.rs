@@ -166,7 +166,7 @@ fn the_popular_alone_are_kept() {
     assert!((0..5).all(|number| kept.contains(&number)) && kept.len() < 20, "{kept:?}");
 }
 
-/// What was given up is fetched again: how often it was read meanwhile says for how long.
+/// A copy that was given up is fetched again. The reads that were counted without a copy decide its next lease.
 #[test]
 fn reads_without_a_copy_are_counted() {
     let lease = |reads: u32| {

@@ -9,6 +9,9 @@ const ROWS: usize = 4;
 /// Counters of a row at least.
 const ROW_MIN: usize = 64;
 
+/// Counters of a row at most: all rows take 64 MiB. A cache without a bound may ask for any number.
+const ROW_MAX: usize = 4 << 20;
+
 /// After so many half-lives all counts are made smaller, so that none is beyond what a number holds.
 const HALF_LIVES_MAX: f64 = 64.0;
 
@@ -43,7 +46,7 @@ impl ReadRates {
     /// Nothing was read by `now_s`, in seconds. The counters suit about `documents`; a read counts half after
     /// `half_life_s`.
     pub fn new(documents: usize, half_life_s: f64, now_s: f64) -> ReadRates {
-        let width = documents.max(ROW_MIN).next_power_of_two();
+        let width = documents.clamp(ROW_MIN, ROW_MAX).next_power_of_two();
         let rows = std::array::from_fn(|_| vec![0.0; width]);
         ReadRates { rows, half_life_s: half_life_s.max(f64::MIN_POSITIVE), began_s: now_s, reference_s: now_s }
     }
@@ -224,6 +227,13 @@ mod tests {
         for (number, reads) in (0..).zip(reads) {
             assert!(rates.count(document(number), 1.0) >= f64::from(reads) * 0.999, "{number}");
         }
+    }
+
+    /// A cache without a bound has a sketch with one.
+    #[test]
+    fn a_sketch_has_a_bound() {
+        assert_eq!(ReadRates::new(usize::MAX, 1.0, 0.0).bytes(), 64 << 20);
+        assert_eq!(ReadRates::new(0, 1.0, 0.0).bytes(), 1 << 10);
     }
 
     /// Counts are made smaller long before a number could not hold them, and stay what they are.

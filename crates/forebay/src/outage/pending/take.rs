@@ -177,7 +177,8 @@ impl Buffer {
     }
 
     /// The transaction whose place `buffered` takes, and the changes that stand for both: a document of this form takes
-    /// them. None if it takes nobody's place. One that is `unseen` may be refused where the other is not.
+    /// them. `None` if there is no such transaction. A write that is `unseen` takes no place where the store may refuse
+    /// it and take the other.
     fn joined(&self, buffered: &Buffered, ties: &Ties, form: &Form, unseen: bool) -> Option<(u64, Vec<Change>)> {
         let old = self.mergeable(buffered, ties)?;
         let written = &buffered.writes[0];
