@@ -62,6 +62,8 @@ pub enum Fault {
     UnderwayUncounted,
     /// What short requests have in the room that is theirs is not counted.
     ShortUncounted,
+    /// What an unfinished request may take without room is as much beside a thousand clients as beside ten.
+    ManyWithoutRoom,
     /// A wide request waits for room although its client has gone.
     RoomOutlivesClient,
     /// A key that turns out to be absent is not kept locked.

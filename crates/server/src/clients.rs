@@ -14,6 +14,8 @@ use crate::tracking::{Push, Pushes};
 pub struct Clients {
     list: Mutex<List>,
     next_id: AtomicU64,
+    /// How many there are: each read of a request looks.
+    count: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -255,6 +257,7 @@ impl Clients {
             waker: AtomicWaker::new(),
         });
         list.clients.insert(id, client.clone());
+        self.count.store(list.clients.len(), Ordering::Relaxed);
         client
     }
 
@@ -267,7 +270,9 @@ impl Clients {
 
     /// Removes a client that is gone.
     pub fn remove(&self, id: u64) {
-        self.lock().remove(id);
+        let mut list = self.lock();
+        list.remove(id);
+        self.count.store(list.clients.len(), Ordering::Relaxed);
     }
 
     /// The client with this id.
@@ -282,7 +287,7 @@ impl Clients {
 
     /// Number of clients.
     pub fn len(&self) -> usize {
-        self.lock().clients.len()
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Whether there is none.

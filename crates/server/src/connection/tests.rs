@@ -317,3 +317,22 @@ async fn a_wait_for_room_ends_with_the_client() {
     let _fault = mutation::put_back(Some(Fault::RoomOutlivesClient));
     assert!(ends(0).await && !ends(64 << 20).await, "the fault is found");
 }
+
+/// Unfinished requests of many clients, with the places of their arguments, come to little without room.
+#[tokio::test]
+async fn what_many_take_without_room_is_bounded() {
+    let taken = || async {
+        let shared = shared(|options| options.limits.held_bytes_max = 4 << 20);
+        let unfinished = [b"*60001\r\n$4\r\nMSET\r\n".to_vec(), b"$1\r\nk\r\n".repeat(20_000)].concat();
+        let mut clients: Vec<_> = (0..300).map(|_| connection(&shared, &unfinished)).collect();
+        for client in &mut clients {
+            goes_on(client).await;
+        }
+        clients.iter().map(Connection::taken).sum::<usize>()
+    };
+    let bounded = taken().await;
+    assert!(bounded < 12 << 20, "{bounded} bytes");
+    let _fault = mutation::put_back(Some(Fault::ManyWithoutRoom));
+    let found = taken().await;
+    assert!(found > 24 << 20, "the fault is found: {found} bytes");
+}
