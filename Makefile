@@ -77,7 +77,7 @@ sanitize: setup-run ## the engine's tests under Miri, then under ThreadSanitizer
 	@rustup toolchain list | grep -q '^$(SANITIZE_TOOLCHAIN)' || \
 		rustup toolchain install $(SANITIZE_TOOLCHAIN) --profile minimal
 	rustup component add --toolchain $(SANITIZE_TOOLCHAIN) miri rust-src
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache \
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache \
 		--lib --test allocations -- --skip policy:: --skip graph::
 	RUSTFLAGS=-Zsanitizer=thread cargo +$(SANITIZE_TOOLCHAIN) test -Zbuild-std --target $(SANITIZE_TARGET) \
 		--target-dir target/sanitize -p forebay-cache --lib -- --skip policy:: --skip graph::

@@ -1,6 +1,7 @@
 //! The answer to "what is there?": a document or its absence, with the version of either.
 
 pub(crate) mod record;
+pub(crate) mod short;
 
 use crate::value::Value;
 use crate::version::Version;

@@ -273,7 +273,7 @@ mod tests {
         /// Of each thread the first note of its kind that waits. Few lowest bits, so that notes have one place.
         #[test]
         fn a_note_that_waits_stands_for_those_like_it(
-            steps in proptest::collection::vec((0u64..6, 0u64..4, 0..3usize), 0..300),
+            steps in proptest::collection::vec((0u64..6, 0u64..4, 0..3usize), 0..if cfg!(miri) { 60 } else { 300 }),
         ) {
             let buffers = Buffers::new(1, 1);
             let mut model: [Vec<u64>; 3] = Default::default();

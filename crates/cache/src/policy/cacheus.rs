@@ -256,9 +256,7 @@ impl Order for Cacheus {
         };
         let rank = (returning.map_or(1, |(_, frequency)| frequency), Reverse(self.now));
         let entry = Entry { rank, home, new, demoted: false };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
-        }
+        super::reach(&mut self.entries, slot, entry);
         self.entries[slot as usize] = entry;
         self.lists.push(home, slot, weight);
         self.heap.set(slot, rank);

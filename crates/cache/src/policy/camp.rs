@@ -15,7 +15,7 @@ pub static CAMP: Policy = Policy {
     summary: "recency weighed by cost and size, in a few LRU queues; where costs of fetching differ",
     source: "Ghandeharizadeh, Irani, Lam, Yap: CAMP, a cost adaptive multi-queue eviction policy, Middleware 2014",
     hits: Hits::Sampled,
-    entry_bytes: NODE_BYTES + size_of::<Entry>(),
+    entry_bytes: NODE_BYTES + size_of::<Entry>() + size_of::<u64>(),
     parameters: &[
         Parameter {
             name: "precision",
@@ -148,10 +148,8 @@ impl Order for Camp {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let cost = if self.by_cost && access.cost_us > 0 { u64::from(access.cost_us) } else { COST_DEFAULT };
         let entry = Entry { priority: 0, cost, weight: self.unit.weight(access.size) };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
-            self.set_at.resize(slot as usize + 1, 0);
-        }
+        super::reach(&mut self.entries, slot, entry);
+        super::reach(&mut self.set_at, slot, 0);
         self.entries[slot as usize] = entry;
         self.enter(slot);
     }

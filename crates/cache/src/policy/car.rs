@@ -106,9 +106,7 @@ impl Order for Car {
             Some((_, list, weight)) => self.adapt(list, weight),
             None => self.forget(u64::from(weight)),
         }
-        if slot as usize >= self.often.len() {
-            self.often.resize(slot as usize + 1, false);
-        }
+        super::reach(&mut self.often, slot, false);
         self.often[slot as usize] = returns.is_some();
         self.lists.push(self.home(slot), slot, weight);
     }

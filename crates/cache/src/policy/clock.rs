@@ -40,9 +40,7 @@ struct Clock {
 
 impl Order for Clock {
     fn inserted(&mut self, slot: Slot, access: &Access) {
-        if slot as usize >= self.rounds.len() {
-            self.rounds.resize(slot as usize + 1, 0);
-        }
+        super::reach(&mut self.rounds, slot, 0);
         self.rounds[slot as usize] = 0;
         self.lists.push(QUEUE, slot, self.unit.weight(access.size));
     }

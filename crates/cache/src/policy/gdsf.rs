@@ -184,6 +184,7 @@ impl Gdsf {
     }
 
     fn push(&mut self, slot: Slot) {
+        super::grow(&mut self.heap, 1);
         self.heap.push(slot);
         self.sift_up(self.heap.len() - 1);
     }
@@ -300,9 +301,7 @@ impl Order for Gdsf {
         self.incoming = None;
         let frequency = self.frequency_of(access);
         self.remembered.take(access.hash);
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, OUT);
-        }
+        super::reach(&mut self.entries, slot, OUT);
         let weight = self.unit.weight(access.size);
         let (cost_us, set_at) = (access.cost_us, self.accesses);
         self.entries[slot as usize] =

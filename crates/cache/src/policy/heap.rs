@@ -47,11 +47,10 @@ impl<K: Ord + Copy> Heap<K> {
     /// Puts a slot in, or gives it another key.
     pub fn set(&mut self, slot: Slot, key: K) {
         let index = slot as usize;
-        if index >= self.positions.len() {
-            self.positions.resize(index + 1, NONE);
-        }
+        super::reach(&mut self.positions, slot, NONE);
         match self.positions[index] {
             NONE => {
+                super::grow(&mut self.heap, 1);
                 self.heap.push((key, slot));
                 self.sift_up(self.heap.len() - 1);
             }

@@ -81,6 +81,7 @@ impl Hyperbolic {
 
     fn enter(&mut self, slot: Slot) {
         self.entries[slot as usize].place = self.candidates.len() as u32;
+        super::grow(&mut self.candidates, 1);
         self.candidates.push(slot);
     }
 
@@ -111,9 +112,7 @@ impl Order for Hyperbolic {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let weight = self.unit.weight(access.size);
         let entry = Entry { since: self.now, accesses: 1, weight, place: NONE };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
-        }
+        super::reach(&mut self.entries, slot, entry);
         self.entries[slot as usize] = entry;
         self.lists.push(IN, slot, weight);
         self.enter(slot);

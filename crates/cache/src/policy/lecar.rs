@@ -15,7 +15,7 @@ pub static LECAR: Policy = Policy {
     summary: "a learned mix of LRU and LFU by regret; for small caches",
     source: "Vietri et al.: Driving cache replacement with ML-based LeCaR, HotStorage 2018",
     hits: Hits::Sampled,
-    entry_bytes: NODE_BYTES + Heap::<Rank>::BYTES,
+    entry_bytes: NODE_BYTES + Heap::<Rank>::BYTES + size_of::<Rank>(),
     parameters: &[
         Parameter { name: "rate", summary: "learning rate", default: 0.45, range: (0.0, 1.0) },
         Parameter {
@@ -140,9 +140,7 @@ impl Order for Lecar {
         let returning = self.returning.take().filter(|&(hash, _)| hash == access.hash);
         let frequency = returning.map_or(0, |(_, frequency)| frequency).saturating_add(1);
         let rank = (frequency, access.hash);
-        if slot as usize >= self.ranks.len() {
-            self.ranks.resize(slot as usize + 1, rank);
-        }
+        super::reach(&mut self.ranks, slot, rank);
         self.ranks[slot as usize] = rank;
         self.lists.push(RECENT, slot, self.unit.weight(access.size));
         self.heap.set(slot, rank);

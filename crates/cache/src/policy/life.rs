@@ -223,15 +223,14 @@ impl Life {
 
     /// Puts a slot that may go from now on into a group.
     fn join(&mut self, slot: Slot, number: u32) {
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, OUT);
-        }
+        super::reach(&mut self.entries, slot, OUT);
         self.unlist(number);
         let first = std::mem::replace(&mut self.groups[number as usize].first, slot);
         if let Some(next) = self.entries.get_mut(first as usize) {
             next.before = slot;
         }
         let place = self.candidates.len() as u32;
+        super::grow(&mut self.candidates, 1);
         self.candidates.push(slot);
         self.entries[slot as usize] = Entry { group: number, before: NONE, after: first, place };
         self.list(number);

@@ -266,9 +266,7 @@ impl Order for Lirs {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let weight = self.unit.weight(access.size);
         let entry = Entry { hash: access.hash, place: NONE, lir: false };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
-        }
+        super::reach(&mut self.entries, slot, entry);
         self.entries[slot as usize] = entry;
         // As long as LIR entries alone would fit, everything is LIR.
         let fills = self.lists.weight(LIR) + self.lists.weight(QUEUE) + u64::from(weight) <= self.lir_max();

@@ -9,9 +9,6 @@ use crate::ahead::prefetch;
 /// No neighbour.
 const NONE: u32 = u32::MAX;
 
-/// Nodes that are not worth counting.
-const NODES_MIN: usize = 64;
-
 /// Bytes of list metadata per slot.
 pub(super) const NODE_BYTES: usize = size_of::<Node>();
 
@@ -132,22 +129,10 @@ impl Lists {
     /// Puts a slot that is in no list at the newest end of `list`.
     #[inline]
     pub fn push(&mut self, list: u32, slot: Slot, weight: u32) {
-        if slot as usize >= self.nodes.len() {
-            self.reach(slot as usize);
-        }
+        super::reach(&mut self.nodes, slot, OUT);
         assert!(self.nodes[slot as usize].list() == NO_LIST, "a slot is in a list already");
         self.link(slot, Node { older: NONE, newer: NONE, list_and_note: list, weight });
         self.ends[list as usize].gains(weight);
-    }
-
-    /// A node for the slot `index`. Grows by an eighth, because all nodes come into use, and doubling would leave up to
-    /// half of them idle.
-    #[cold]
-    fn reach(&mut self, index: usize) {
-        if index >= self.nodes.capacity() {
-            self.nodes.reserve_exact(index + 1 - self.nodes.len() + self.nodes.len() / 8 + NODES_MIN);
-        }
-        self.nodes.resize(index + 1, OUT);
     }
 
     /// No slot from this one on is in a list any more.

@@ -143,9 +143,7 @@ impl Order for LruK {
             }
             None => references.times[0] = self.now,
         }
-        if slot as usize >= self.references.len() {
-            self.references.resize(slot as usize + 1, references);
-        }
+        super::reach(&mut self.references, slot, references);
         self.references[slot as usize] = references;
         self.lists.push(IN, slot, self.unit.weight(access.size));
         self.heap.set(slot, self.rank(&references));

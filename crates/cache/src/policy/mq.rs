@@ -139,9 +139,7 @@ impl Order for Mq {
         let frequency = returning.map_or(0, |(_, frequency)| frequency).saturating_add(1);
         let home = self.queue_of(frequency);
         let entry = Entry { frequency, home, expires: self.now + self.lifetime() };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
-        }
+        super::reach(&mut self.entries, slot, entry);
         self.entries[slot as usize] = entry;
         self.lists.push(home, slot, self.unit.weight(access.size));
     }

@@ -104,9 +104,7 @@ impl Order for Slru {
         // As long as there is room, newcomers fill the segments from below.
         let has_room = |&segment: &u32| self.lists.weight(segment) + u64::from(weight) <= self.segment_max();
         let segment = (0..self.segments).find(has_room).unwrap_or(0);
-        if slot as usize >= self.homes.len() {
-            self.homes.resize(slot as usize + 1, 0);
-        }
+        super::reach(&mut self.homes, slot, 0);
         self.homes[slot as usize] = segment as u8;
         self.lists.push(segment, slot, weight);
     }

@@ -223,10 +223,8 @@ impl Order for Tq {
         let returning = self.returning.take().filter(|&(hash, _)| hash == access.hash);
         let mut page = returning.map_or(Page::default(), |(_, page)| page);
         let high = self.request(&mut page, access).unwrap_or(false);
-        if slot as usize >= self.pages.len() {
-            self.pages.resize(slot as usize + 1, page);
-            self.expected.resize(slot as usize + 1, Reverse((0, 0)));
-        }
+        super::reach(&mut self.pages, slot, page);
+        super::reach(&mut self.expected, slot, Reverse((0, 0)));
         self.pages[slot as usize] = page;
         self.lists.push(LOW, slot, self.unit.weight(access.size));
         self.place(slot, high);

@@ -97,9 +97,7 @@ impl Order for TwoQ {
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let in_main = self.returning.take() == Some(access.hash);
-        if slot as usize >= self.in_main.len() {
-            self.in_main.resize(slot as usize + 1, false);
-        }
+        super::reach(&mut self.in_main, slot, false);
         self.in_main[slot as usize] = in_main;
         self.lists.push(self.home(slot), slot, self.unit.weight(access.size));
     }

@@ -152,9 +152,7 @@ impl Order for WTinyLfu {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let weight = self.unit.weight(access.size);
         let list = if u64::from(weight) <= self.window_max { WINDOW } else { PROBATION };
-        if slot as usize >= self.hashes.len() {
-            self.hashes.resize(slot as usize + 1, 0);
-        }
+        super::reach(&mut self.hashes, slot, 0);
         self.hashes[slot as usize] = access.hash;
         self.lists.push(list, slot, weight);
         self.lists.set_note(slot, list as u8);

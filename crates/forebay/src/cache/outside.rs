@@ -35,9 +35,10 @@ impl Cache {
     }
 
     /// The value that is cached under the version `shown` has the version `stored`: its fills end. Nothing, if another
-    /// is cached by now.
+    /// is cached by now. It goes, if it would be charged more under that version.
     pub fn restamp(&self, key: &Key, shown: Version, stored: Version) {
-        self.inner.partition(key.borrow()).restamp(key, shown, stored);
+        let freed = self.inner.partition(key.borrow()).restamp(key, shown, stored);
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// The store holds `read` for `key`: what is cached of it gets that version if it is the same, or goes. Whether it
@@ -47,10 +48,7 @@ impl Cache {
         let Some(cached) = partition.peek(key.borrow()).filter(|cached| cached != read) else { return false };
         let same = cached.value == read.value;
         let freed = match same {
-            true => {
-                partition.restamp(key, cached.version, read.version);
-                0
-            }
+            true => partition.restamp(key, cached.version, read.version),
             false => partition.remove(key),
         };
         drop(partition);

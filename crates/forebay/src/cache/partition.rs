@@ -312,14 +312,25 @@ impl Partition {
         self.take(slot, Why::Invalidated)
     }
 
-    pub(super) fn restamp(&mut self, key: &Key, shown: Version, stored: Version) {
+    /// The bytes freed. Versions are not all of one length: a record that would be charged more goes, as no room was
+    /// made for it.
+    pub(super) fn restamp(&mut self, key: &Key, shown: Version, stored: Version) -> usize {
         self.end_overtaken(key);
-        let Some(slot) = self.find(key.borrow()) else { return };
-        let Some(read) = self.view(slot).map(View::read).filter(|read| read.version == shown) else { return };
-        let (record, charged) = (Record::new(key, &Read { version: stored, ..read }), self.charged(slot));
-        let kept = self.entries.replace(slot, record.into(), false, charged);
+        let Some(slot) = self.find(key.borrow()) else { return 0 };
+        let Some(read) = self.view(slot).map(View::read).filter(|read| read.version == shown) else { return 0 };
+        let (record, before) = (Record::new(key, &Read { version: stored, ..read }), self.charged(slot));
+        let charged = self.charge_of(record.view());
+        if charged > before {
+            self.tell_gone(key.borrow(), None);
+            return self.take(slot, Why::Invalidated);
+        }
+        let kept = self.entries.replace(slot, record.into(), false, before);
         // The place has had the like of it.
-        debug_assert!(kept.is_ok(), "a record of the same size is kept");
+        debug_assert!(kept.is_ok(), "a record that is no longer is kept");
+        if charged < before {
+            self.order.resized(slot, charged as u32);
+        }
+        before - charged
     }
 
     /// The cached keys, in the order of their names: what comes of them must not hang on the seed of a table.

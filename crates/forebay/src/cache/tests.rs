@@ -120,3 +120,29 @@ fn entries_are_evicted_in_batches() {
     }
     panic!("nothing was evicted");
 }
+
+/// A version that takes other room than the one before: what is charged follows it, and nothing grows where no room was
+/// made.
+#[test]
+fn a_restamped_document_is_charged_by_its_version() {
+    let options = CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: POLICIES[0], policy_values: vec![] };
+    let cache = Cache::new(&options);
+    let key = Key::new(0, b"sixteen-bytes-of");
+    let (short, long) = (Version { incarnation: 1, sequence: 5 }, Version { incarnation: 1, sequence: 1 << 63 });
+    let value = Some(Value::bytes(vec![7; 64]));
+    match cache.begin_fill(&key) {
+        Begin::Lead(fill) => {
+            assert!(fill.complete(&Read { value: value.clone(), version: long }, &Context::default(), AccessKind::Read))
+        }
+        _ => panic!("nobody else fills it"),
+    }
+    let used = cache.stats().used_bytes;
+    cache.restamp(&key, long, short);
+    assert_eq!(cache.peek(key.borrow()), Some(Read { value: value.clone(), version: short }));
+    assert_eq!(cache.stats().used_bytes, used - 16, "a size class less");
+    cache.validate();
+    assert!(!cache.compare(&key, &Read { value, version: long }), "the value is what it was");
+    assert_eq!(cache.peek(key.borrow()), None);
+    assert_eq!(cache.stats().used_bytes, 0);
+    cache.validate();
+}

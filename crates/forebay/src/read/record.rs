@@ -12,6 +12,7 @@ use std::sync::Arc;
 use forebay_cache::{Held, Item, Keyed, Packed};
 
 use super::Read;
+use super::short::{lengthen, shorten};
 use crate::key::{KEY_BYTES_MAX, Key, KeyRef, SPACES};
 use crate::value::{Bytes, Data, Value, allocated_bytes, blob_bytes};
 use crate::version::Version;
@@ -20,14 +21,22 @@ use crate::version::Version;
 const PACKED_VALUE_BYTES_MAX: usize = 4096;
 
 /// Header: a word of flags and the name's length, then the version, then, if the flags say so, the expiry.
-const HEADER_BYTES: usize = size_of::<u32>() + 16;
+const WORD_BYTES: usize = size_of::<u32>();
+const VERSION_BYTES: usize = 16;
 const EXPIRY_BYTES: usize = size_of::<u64>();
+
+/// A version is *short* if it fits into eight bytes (`short.rs`). Any other is *long*, and stands as it is.
+const SHORT_BYTES: usize = size_of::<u64>();
 
 /// Flags and the key space in the header's first word, above the name's length.
 const ABSENT: u32 = 1 << 31;
 const EXPIRES: u32 = 1 << 30;
 const SPACE_SHIFT: u32 = 26;
-const NAME_BYTES: u32 = (1 << SPACE_SHIFT) - 1;
+const LONG: u32 = 1 << 25;
+const NAME_BYTES: u32 = LONG - 1;
+
+/// The longest header.
+const HEADER_BYTES_MAX: usize = WORD_BYTES + VERSION_BYTES + EXPIRY_BYTES;
 
 const _: () = assert!(KEY_BYTES_MAX <= NAME_BYTES as usize);
 const _: () = assert!(SPACES as u32 <= EXPIRES >> SPACE_SHIFT);
@@ -75,28 +84,48 @@ pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
     }
 }
 
-/// What stands before the name, but for the expiry.
-fn header(key: KeyRef<'_>, version: Version, expires: bool, absent: bool) -> [u8; HEADER_BYTES] {
-    let flags = if expires { EXPIRES } else { 0 } | if absent { ABSENT } else { 0 };
-    let flags = flags | u32::from(key.space) << SPACE_SHIFT;
-    let mut header = [0; HEADER_BYTES];
-    header[..size_of::<u32>()].copy_from_slice(&(key.name.len() as u32 | flags).to_le_bytes());
-    header[size_of::<u32>()..].copy_from_slice(&version.to_bytes());
-    header
+/// Bytes before the name.
+fn header_bytes(long: bool, expires: bool) -> usize {
+    let version = if long { VERSION_BYTES } else { SHORT_BYTES };
+    WORD_BYTES + version + if expires { EXPIRY_BYTES } else { 0 }
+}
+
+/// What stands before the name: these bytes, of which so many count.
+fn header(
+    key: KeyRef<'_>,
+    version: Version,
+    expires_at_ms: Option<u64>,
+    absent: bool,
+) -> ([u8; HEADER_BYTES_MAX], usize) {
+    let short = shorten(version);
+    let flag = |there: bool, flag: u32| if there { flag } else { 0 };
+    let flags = flag(expires_at_ms.is_some(), EXPIRES) | flag(absent, ABSENT) | flag(short.is_none(), LONG);
+    let word = key.name.len() as u32 | flags | u32::from(key.space) << SPACE_SHIFT;
+    let mut header = [0; HEADER_BYTES_MAX];
+    header[..WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+    let expiry = match short {
+        Some(short) => {
+            header[WORD_BYTES..WORD_BYTES + SHORT_BYTES].copy_from_slice(&short.to_le_bytes());
+            WORD_BYTES + SHORT_BYTES
+        }
+        None => {
+            header[WORD_BYTES..WORD_BYTES + VERSION_BYTES].copy_from_slice(&version.to_bytes());
+            WORD_BYTES + VERSION_BYTES
+        }
+    };
+    let Some(at_ms) = expires_at_ms else { return (header, expiry) };
+    header[expiry..expiry + EXPIRY_BYTES].copy_from_slice(&at_ms.to_le_bytes());
+    (header, expiry + EXPIRY_BYTES)
 }
 
 /// The allocation of a packed record; no `bytes`: an absence.
 fn packed(key: KeyRef<'_>, version: Version, expires_at_ms: Option<u64>, bytes: Option<&[u8]>) -> Arc<[u8]> {
-    let header = header(key, version, expires_at_ms.is_some(), bytes.is_none());
+    let (header, name_start) = header(key, version, expires_at_ms, bytes.is_none());
     let name = key.name;
     let bytes = bytes.unwrap_or_default();
-    let name_start = if expires_at_ms.is_some() { HEADER_BYTES + EXPIRY_BYTES } else { HEADER_BYTES };
     let (start, len) = (name_start + name.len(), name_start + name.len() + bytes.len());
     let write = |place: &mut [u8]| {
-        place[..HEADER_BYTES].copy_from_slice(&header);
-        if let Some(at_ms) = expires_at_ms {
-            place[HEADER_BYTES..name_start].copy_from_slice(&at_ms.to_le_bytes());
-        }
+        place[..name_start].copy_from_slice(&header[..name_start]);
         place[name_start..start].copy_from_slice(name);
         place[start..].copy_from_slice(bytes);
     };
@@ -120,15 +149,9 @@ fn packed_already<'a>(
 ) -> Option<&'a Arc<[u8]>> {
     let (shared, range) = bytes.whole()?;
     let name = key.name();
-    let (before, name_before) = shared[..range.start].split_at_checked(range.start.checked_sub(name.len())?)?;
-    let (header_before, expiry) = before.split_at_checked(HEADER_BYTES)?;
-    let same = range.end == shared.len()
-        && *name_before == *name
-        && *header_before == header(key.borrow(), version, expires_at_ms.is_some(), false)
-        && match expires_at_ms {
-            None => expiry.is_empty(),
-            Some(at_ms) => *expiry == at_ms.to_le_bytes(),
-        };
+    let (header_before, name_before) = shared[..range.start].split_at_checked(range.start.checked_sub(name.len())?)?;
+    let (header, header_bytes) = header(key.borrow(), version, expires_at_ms, false);
+    let same = range.end == shared.len() && *name_before == *name && *header_before == header[..header_bytes];
     same.then_some(shared)
 }
 
@@ -165,8 +188,8 @@ impl Record {
     pub(crate) fn heap_bytes(name_bytes: usize, read: &Read) -> usize {
         match packable(read) {
             Some((bytes, expires_at_ms)) => {
-                let expiry = if expires_at_ms.is_some() { EXPIRY_BYTES } else { 0 };
-                blob_bytes(HEADER_BYTES + expiry + name_bytes + bytes.len())
+                let header = header_bytes(shorten(read.version).is_none(), expires_at_ms.is_some());
+                blob_bytes(header + name_bytes + bytes.len())
             }
             None => {
                 let value = read.value.as_ref().map_or(0, Value::size);
@@ -257,7 +280,7 @@ impl<'a> View<'a> {
     /// The version of the document, or of its absence.
     pub(crate) fn version(self) -> Version {
         match self.0 {
-            Item::Packed(packed) => Header::version(packed.bytes()),
+            Item::Packed(packed) => Header::of(packed.bytes()).version(packed.bytes()),
             Item::Apart(apart) => apart.read.version,
         }
     }
@@ -275,7 +298,8 @@ impl<'a> View<'a> {
     pub(crate) fn read(self) -> Read {
         match self.0 {
             Item::Packed(packed) => {
-                Read { value: Header::of(packed.bytes()).value(packed), version: Header::version(packed.bytes()) }
+                let header = Header::of(packed.bytes());
+                Read { value: header.value(packed), version: header.version(packed.bytes()) }
             }
             Item::Apart(apart) => apart.read.clone(),
         }
@@ -289,28 +313,36 @@ struct Header {
     name_bytes: usize,
     space: u8,
     absent: bool,
+    /// The version is long.
+    long: bool,
+    expires: bool,
 }
 
 impl Header {
     fn of(packed: &[u8]) -> Header {
         let word = packed.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+        let (long, expires) = (word & LONG != 0, word & EXPIRES != 0);
         Header {
-            bytes: if word & EXPIRES == 0 { HEADER_BYTES } else { HEADER_BYTES + EXPIRY_BYTES },
+            bytes: header_bytes(long, expires),
             name_bytes: (word & NAME_BYTES) as usize,
             space: (word >> SPACE_SHIFT) as u8 % SPACES,
             absent: word & ABSENT != 0,
+            long,
+            expires,
         }
     }
 
-    fn version(packed: &[u8]) -> Version {
-        packed[size_of::<u32>()..].first_chunk().map_or(Version::ZERO, |bytes| Version::from_bytes(*bytes))
+    fn version(&self, packed: &[u8]) -> Version {
+        let at = &packed[WORD_BYTES..];
+        if self.long {
+            return at.first_chunk().map_or(Version::ZERO, |bytes| Version::from_bytes(*bytes));
+        }
+        lengthen(at.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
     }
 
     fn expires_at_ms(&self, packed: &[u8]) -> Option<u64> {
-        match self.bytes {
-            HEADER_BYTES => None,
-            _ => packed[HEADER_BYTES..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
-        }
+        let at = self.expires.then(|| &packed[self.bytes - EXPIRY_BYTES..self.bytes])?;
+        at.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     fn value(&self, packed: Packed<'_>) -> Option<Value> {
@@ -326,6 +358,7 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
+    use super::super::short::{NAMES_FROM, SEQUENCE_BITS};
     use super::*;
     use crate::value::Hash;
     use proptest::prelude::*;
@@ -333,6 +366,25 @@ mod tests {
     #[test]
     fn a_record_is_two_words() {
         assert_eq!(size_of::<Record>(), 16);
+    }
+
+    /// Any, those beside which the short form ends, and short ones.
+    fn versions() -> impl Strategy<Value = Version> {
+        let edge = |at: u64| prop_oneof![Just(at - 1), Just(at), Just(0)];
+        let edges = (edge(NAMES_FROM), edge(1 << SEQUENCE_BITS));
+        let short = (0u64..9, 0u64..1 << SEQUENCE_BITS);
+        prop_oneof![any::<(u64, u64)>(), edges, short]
+            .prop_map(|(incarnation, sequence)| Version { incarnation, sequence })
+    }
+
+    #[test]
+    fn a_short_version_takes_eight_bytes_less() {
+        let charged = |incarnation, sequence| {
+            let read = Read { value: Some(Value::bytes(vec![1; 64])), version: Version { incarnation, sequence } };
+            Record::heap_bytes(16, &read)
+        };
+        assert_eq!(charged(NAMES_FROM - 1, (1 << SEQUENCE_BITS) - 1), 112);
+        assert_eq!([charged(NAMES_FROM, 0), charged(0, 1 << SEQUENCE_BITS)], [128; 2]);
     }
 
     fn values() -> impl Strategy<Value = Option<Value>> {
@@ -353,10 +405,10 @@ mod tests {
             space in 0u8..16,
             name in prop::collection::vec(any::<u8>(), 0..80),
             value in values(),
-            (incarnation, sequence) in any::<(u64, u64)>(),
+            version in versions(),
         ) {
             let key = Key::new(space, &name);
-            let read = Read { value, version: Version { incarnation, sequence } };
+            let read = Read { value, version };
             let record = Record::new(&key, &read);
             prop_assert_eq!((record.view().read(), record.view().version()), (read.clone(), read.version));
             prop_assert_eq!((record.view().to_key(), record.view().key().name), (key.clone(), &name[..]));
@@ -369,7 +421,7 @@ mod tests {
             if let (Held::Packed(packed), Held::Packed(packed_again)) = (&record.0, &again.0) {
                 prop_assert_eq!(Arc::ptr_eq(packed, packed_again), read.value.is_some());
             }
-            let later = Read { version: Version { incarnation, sequence: sequence ^ 1 }, ..record.view().read() };
+            let later = Read { version: Version { sequence: version.sequence ^ 1, ..version }, ..record.view().read() };
             prop_assert_eq!(Record::new(&key, &later).view().read(), later.clone());
             let mut sooner = record.view().read();
             sooner.value.iter_mut().for_each(|value| value.expires_at_ms = Some(7));

@@ -20,6 +20,7 @@ use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
 use crate::read::record::Record;
+use crate::read::short;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -58,6 +59,7 @@ impl Memory {
     /// An empty store. Where clients may know versions of an earlier one, it needs an incarnation that no earlier one
     /// had: else what they keep of that one passes for this one's.
     pub fn in_incarnation(incarnation: u64) -> Memory {
+        short::name(incarnation);
         let state = State {
             documents: HashTable::new(),
             hasher: foldhash::fast::RandomState::default(),

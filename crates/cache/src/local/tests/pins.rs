@@ -41,9 +41,10 @@ fn pinned_by_each_policy() {
 pub(super) fn pins_are_counted_up_to_a_limit() {
     let cache: Cache<u64, u64> = Cache::new(1);
     cache.insert(1, 1);
-    assert!((0..PINS_MAX).all(|_| cache.pin(&1)) && !cache.pin(&1));
+    let most = if cfg!(miri) { 100 } else { PINS_MAX };
+    assert!((0..most).all(|_| cache.pin(&1)) && (most < PINS_MAX || !cache.pin(&1)));
     assert!(!cache.insert(2, 2) && cache.contains(&1), "all is pinned");
-    assert!((1..PINS_MAX).all(|_| cache.unpin(&1)) && !cache.insert(2, 2));
+    assert!((1..most).all(|_| cache.unpin(&1)) && !cache.insert(2, 2));
     assert!(cache.unpin(&1) && cache.insert(2, 2) && !cache.contains(&1));
     // A removal ends all pins.
     assert!(cache.pin(&2) && cache.invalidate(&2) && !cache.unpin(&2) && cache.insert(2, 3) && !cache.unpin(&2));

@@ -331,9 +331,7 @@ impl Order for Aged {
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let request = self.tracker.enter(access);
-        if slot as usize >= self.pages.len() {
-            self.pages.resize(slot as usize + 1, request);
-        }
+        super::super::reach(&mut self.pages, slot, request);
         self.pages[slot as usize] = request;
         let weight = self.unit.weight(access.size);
         let list = self.list(self.tracker.class(request.cell), 0, weight);

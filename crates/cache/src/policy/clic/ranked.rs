@@ -180,9 +180,7 @@ impl Order for Ranked {
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let request = self.tracker.enter(access);
-        if slot as usize >= self.pages.len() {
-            self.pages.resize(slot as usize + 1, request);
-        }
+        super::super::reach(&mut self.pages, slot, request);
         self.pages[slot as usize] = request;
         let class = self.tracker.class(request.cell);
         self.lists.push(class + 1, slot, self.unit.weight(access.size));

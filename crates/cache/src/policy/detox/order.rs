@@ -368,9 +368,7 @@ impl Order for Detox {
             vertex: access.vertex,
             state: State::In,
         };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, OUT);
-        }
+        super::super::reach(&mut self.entries, slot, OUT);
         self.entries[slot as usize] = entry;
         self.weight += u64::from(weight);
         self.enter(slot);

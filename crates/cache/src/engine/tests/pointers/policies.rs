@@ -42,9 +42,9 @@ fn choice(policy: &'static Policy) -> Choice {
 
 #[test]
 fn every_policy_decides_as_a_bare_cache() {
-    let steps = if cfg!(miri) { 300 } else { 6000 };
+    let (steps, capacity) = if cfg!(miri) { (150, 20) } else { (6000, 60) };
     for (policy, unit) in POLICIES.iter().flat_map(|policy| [Unit::Entries, Unit::Bytes].map(|unit| (policy, unit))) {
-        let (choice, capacity) = (choice(policy), 60);
+        let choice = choice(policy);
         let cache = Pointers::build(capacity, 0).with_policy(&choice, unit);
         let mut bare = Bare::new(policy, &choice.settings(unit, capacity as u64));
         let mut random = fastrand::Rng::with_seed(7);
