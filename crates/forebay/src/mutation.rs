@@ -201,6 +201,12 @@ pub enum Fault {
     BesideUnmoved,
     /// The journal is not told what one is made to that takes another's place.
     MergedOnNothing,
+    /// A start takes nothing of what the journal brings back as checked when it was sent.
+    ProvenForgotten,
+    /// What is sent unchecked is not noted before.
+    UncheckedUnnoted,
+    /// The journal is not told which of the documents that a transaction was shown the store has.
+    SettledUnnoted,
     /// A change goes to the store in one batch behind one that the store may have, unchecked.
     SentBehindSent,
     /// When a write to one document of a row is applied, what was read of the row's others counts as changed by others.

@@ -27,8 +27,10 @@ mod known;
 mod look;
 mod moved;
 mod named;
+mod noted;
 #[cfg(feature = "testing")]
 mod print;
+mod proven;
 mod restamped;
 mod seen;
 mod slow;
@@ -41,12 +43,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hashbrown::HashMap;
 
 pub use alone::{Drift, Meets};
-use by_key::{ByKey, Places};
+use by_key::Places;
 use charge::row_bytes;
 use doubts::Doubts;
 pub use drain::Applied;
-use drain::Stored;
+use drain::{Repeated, Stored};
 use image::Image;
+use proven::Proven;
 use restamped::Restamped;
 use seen::Seen;
 use slow::Slow;
@@ -108,6 +111,9 @@ pub struct Buffer {
     /// Rises whenever others are said to have changed something, and with each batch.
     suspicions: u64,
     doubts: Doubts,
+    /// Documents of which all that waits is in the store, while the journal is told so: the version under which each is
+    /// shown, and the one that the store has.
+    settled: HashMap<Key, (Version, Version), foldhash::quality::RandomState>,
     /// One that takes long is on its way.
     slow_carried: bool,
 }
@@ -123,8 +129,7 @@ struct Entry {
     noted: bool,
     /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
     named: Option<Vec<Key>>,
-    /// Its writes, by their places, for which every sending has checked what they are made to; none if it was not sent.
-    checked: Option<u64>,
+    proven: Proven,
     /// Before the start, earlier ones became part of it.
     merged: bool,
     /// The first that became part of it since, or itself: so did all between that write its document.
@@ -181,8 +186,8 @@ pub struct Batch {
     lanes: Vec<Lane>,
     /// When it set out, as the buffer counts suspicions.
     suspicions: u64,
-    /// Those that the store says it had already, with their documents that nobody has written since.
-    repeated: BTreeMap<u64, Vec<Key>>,
+    /// Those that the store says it had already.
+    repeated: BTreeMap<u64, Repeated>,
 }
 
 /// What waited for a document when the store was asked for it.
@@ -251,6 +256,7 @@ impl Buffer {
             ordered: BTreeSet::new(),
             suspicions: 0,
             doubts: Doubts::default(),
+            settled: HashMap::default(),
             slow_carried: false,
         }
     }
@@ -430,10 +436,10 @@ impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
         let seen = vec![Seen::Image; buffered.shown.len()];
         let (noted, merged, named, slow) = (false, false, None, Slow::default());
-        let checked = buffered.sent.then(|| checked_of(&buffered.writes, &buffered.checks));
+        let proven = Proven::new(&buffered);
         let (written_at, shown_at) = (Places::of(&buffered.writes), Places::of(&buffered.shown));
         let first = buffered.number;
-        Entry { buffered, ties, stage, seen, noted, named, checked, merged, first, slow, written_at, shown_at, bytes }
+        Entry { buffered, ties, stage, seen, noted, named, proven, merged, first, slow, written_at, shown_at, bytes }
     }
 
     /// What it makes of the document of `key`, if it writes that.
@@ -458,15 +464,6 @@ impl Row {
     fn recharge(&mut self, key: &Key) {
         self.bytes = self.charge(key);
     }
-}
-
-/// Those of `writes`, by their places, that are about documents with one of `checks`; of the first that a mask has room
-/// for.
-fn checked_of(writes: &[Written], checks: &[(Key, Version)]) -> u64 {
-    let checks = ByKey::new(checks);
-    let checked = |written: &Written| checks.has(&written.key);
-    let places = writes.iter().take(u64::BITS as usize).enumerate();
-    places.fold(0, |mask, (place, written)| mask | u64::from(checked(written)) << place)
 }
 
 /// `value` with `changes`; none if they do not fit.

@@ -41,6 +41,9 @@ pub struct Buffered {
     /// The store may have seen this id: it answered `Unknown`. Whatever a journal holds when it is opened has to be
     /// taken for sent.
     pub sent: bool,
+    /// It may have been sent otherwise than the journal says: what it writes was not checked to be what `known` is made
+    /// to. Until the journal notes that, each sending was.
+    pub unchecked: bool,
     /// Wall clock when it was buffered, ms since the Unix epoch.
     pub buffered_at_ms: u64,
     /// Versions that must be current when it is applied.
@@ -102,6 +105,24 @@ pub enum Record {
         /// What is known of it.
         read: Read,
     },
+    /// The pending transaction `number` is sent from now on without the check that the journal would say it had. This
+    /// has to be safe on disk before it is.
+    Unchecked {
+        /// Which.
+        number: u64,
+    },
+    /// What the pending transaction `number` was shown of `key` has become this, since transactions before it were
+    /// applied to what it was computed from.
+    Settled {
+        /// Which.
+        number: u64,
+        /// Which document.
+        key: Key,
+        /// What the store has made of it, and what waits before.
+        fingerprint: Fingerprint,
+        /// Under which version the store has it, if nothing waits before.
+        stored: Option<Version>,
+    },
 }
 
 /// A transaction that an operator gave up: remembered for clients that ask.
@@ -137,6 +158,8 @@ pub struct Pending {
     pub standing: Standing,
     /// Earlier ones became part of it.
     pub merged: bool,
+    /// Of what it was shown, the documents that the store has, each with its version there.
+    pub settled: Vec<(Key, Version)>,
 }
 
 /// Acknowledged transactions that may be lost: a power failure took what was not synced.
@@ -178,6 +201,7 @@ impl Buffered {
             version: commit.version,
             given: commit.given.clone(),
             sent: false,
+            unchecked: false,
             buffered_at_ms,
             checks: commit.checks.clone(),
             writes: commit.writes.iter().map(written).collect(),

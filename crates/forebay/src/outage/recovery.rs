@@ -165,6 +165,7 @@ impl Inner {
                         if let Some(millionths) = (count * 1_000_000).checked_div(per_second_max) {
                             state.paced_until = now.max(state.paced_until) + Duration::from_micros(millionths);
                         }
+                        state.buffer.learned_by(&batch).iter().for_each(|record| drop(self.note(record)));
                         state.sets_out(now);
                         return Step::Carry(batch);
                     }
@@ -374,6 +375,9 @@ impl Inner {
     }
 
     async fn carry(self: &Arc<Inner>, mut batch: Batch) {
+        if !self.note_unchecked(&batch).await {
+            return self.carried(batch, Vec::new(), None, 0);
+        }
         let away = self.state().next_outage();
         let (outcomes, slow) = self.ask_to_commit(&batch.commits, away, true).await;
         let unknown = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));

@@ -28,7 +28,7 @@ type Set<T> = HashSet<T, foldhash::quality::RandomState>;
 
 /// One batch that is applied: what the journal is to be told.
 pub(super) struct Applied {
-    /// Documents that those behind it are made to; before the rest.
+    /// Documents that those behind it are made to, or were shown; before the rest.
     known: Vec<Record>,
     numbers: Vec<u64>,
     ids: Vec<TxnId>,
@@ -132,8 +132,26 @@ impl Inner {
         true
     }
 
-    /// Of `batch` the first `count`; `heads` are the documents that those behind are made to.
-    fn applied_of(&self, batch: &Batch, heads: Vec<(u64, Key, Read)>, count: usize) -> Applied {
+    /// Has the journal say that the first of `batch` goes unchecked, if it does. False if it can't now.
+    pub(super) async fn note_unchecked(self: &Arc<Inner>, batch: &Batch) -> bool {
+        let (number, noted) = {
+            let state = self.state();
+            let Some(record) = state.buffer.unchecked(batch) else { return true };
+            (batch.numbers.first().copied().unwrap_or_default(), self.note(&record))
+        };
+        if let Err(error) = self.all_noted([noted]).await {
+            if self.state().buffer.is_held_up(number) {
+                tracing::warn!(number, %error, "a write to what others have changed waits until the journal can note that");
+            }
+            self.runtime.sleep(AGAIN_EVERY).await;
+            return false;
+        }
+        self.state().buffer.is_unchecked(number);
+        true
+    }
+
+    /// Of `batch` the first `count`; `known` is what the journal is told of documents first.
+    fn applied_of(&self, batch: &Batch, known: Vec<Record>, count: usize) -> Applied {
         let commits = &batch.commits[..count];
         let written = || commits.iter().flat_map(|commit| commit.writes.iter().map(|write| &write.key));
         let mut keys: Vec<Key> = written().flat_map(|key| self.store.beside(key)).collect();
@@ -143,7 +161,7 @@ impl Inner {
         let mut numbers = batch.numbers[..count].to_vec();
         numbers.sort_unstable();
         Applied {
-            known: heads.into_iter().map(|(number, key, read)| Record::Known { number, key, read }).collect(),
+            known,
             numbers,
             ids: commits.iter().map(|commit| commit.id).collect(),
             keys,

@@ -45,12 +45,24 @@ impl Naive {
                     pending.buffered.known.push((key.clone(), read.clone()));
                 }
             }
+            Record::Unchecked { number } => {
+                self.0.entry(*number).and_modify(|pending| pending.buffered.unchecked = true);
+            }
+            Record::Settled { number, key, fingerprint, stored } => {
+                if let Some(pending) = self.0.get_mut(number) {
+                    let shown = pending.buffered.shown.iter_mut().filter(|(shown, _)| shown == key);
+                    shown.for_each(|(_, shown)| *shown = *fingerprint);
+                    pending.settled.retain(|(old, _)| old != key);
+                    pending.settled.extend(stored.map(|version| (key.clone(), version)));
+                }
+            }
         }
     }
 
     fn insert(&mut self, buffered: &Buffered) {
-        let pending = Pending { buffered: buffered.clone(), standing: Standing::Waiting, merged: false };
-        self.0.insert(buffered.number, pending);
+        let (buffered, standing) = (buffered.clone(), Standing::Waiting);
+        let pending = Pending { buffered, standing, merged: false, settled: Vec::new() };
+        self.0.insert(pending.buffered.number, pending);
     }
 
     /// A record that fits what is pending; a new transaction gets `number`.
@@ -60,7 +72,7 @@ impl Naive {
         let kind = match pending.len() {
             0 => 0,
             PENDING_MAX.. => 6,
-            _ => random.below(15),
+            _ => random.below(17),
         };
         match kind {
             6 | 7 => {
@@ -77,6 +89,14 @@ impl Naive {
                 let from: Vec<u64> = pending.iter().copied().skip(at).take(2).collect();
                 let into = if random.below(2) == 0 { from[from.len() - 1] } else { number };
                 Record::Merged { into: buffered(into, random), from }
+            }
+            15 => Record::Unchecked { number: any(random) },
+            16 => {
+                let number = any(random);
+                let shown = self.0[&number].buffered.shown.first().map(|(key, _)| key.clone());
+                let (key, fingerprint) = (shown.unwrap_or_else(|| key(random)), Fingerprint(random.draw()));
+                let stored = (random.below(2) == 0).then(|| version(random));
+                Record::Settled { number, key, fingerprint, stored }
             }
             13 => Record::Known { number: any(random), key: key(random), read: read(random) },
             _ => Record::Buffered(buffered(number, random)),
@@ -109,6 +129,7 @@ pub fn buffered(number: u64, random: &mut SplitMix) -> Buffered {
         version: version(random),
         given: few_given(random),
         sent: random.below(3) == 0,
+        unchecked: random.below(3) == 0,
         buffered_at_ms: random.draw() >> 20,
         checks: few(random, 3).map(|_| (key(random), version(random))).collect(),
         shown: few(random, 2).map(|_| (key(random), Fingerprint(random.draw()))).collect(),

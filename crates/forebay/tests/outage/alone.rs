@@ -88,7 +88,7 @@ impl World {
         let mut world = World { sequence: self.sequence, ..World::new(self.owned) };
         for number in self.buffer.numbers(None, 0, usize::MAX) {
             let buffered = self.buffer.buffered(number).expect("it is there").clone();
-            let found = Pending { buffered, standing: Standing::Waiting, merged: false };
+            let found = Pending { buffered, standing: Standing::Waiting, merged: false, settled: Vec::new() };
             world.buffer.restore(found, ties(&[], &[]));
         }
         world.buffer.validate();

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use forebay::change::{Change, apply_all};
-use forebay::outage::Standing;
 use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
+use forebay::outage::{Record, Standing};
 use forebay::store::{Caps, Commit, Form, Write};
 use forebay::{Key, Read, TxnId, Value, Version};
 use proptest::prelude::*;
@@ -303,7 +303,8 @@ impl World {
         changed.truncate(told);
         let heads = self.buffer.heads(&batch, &changed);
         self.buffer.applied(&batch, &changed);
-        for (number, key, read) in heads {
+        for head in heads {
+            let Record::Known { number, key, read } = head else { continue };
             assert_eq!(self.buffer.numbers(Some(&key), 0, 1), [number]);
             let at = (0..KEYS).find(|at| self::key(*at) == key).expect("one of ours");
             let last = self.buffer.numbers(Some(&key), 0, 2).len() == 1;

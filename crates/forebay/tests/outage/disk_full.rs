@@ -7,7 +7,7 @@ use forebay::outage::lossy::Lossy;
 use forebay::outage::{Gate, Mode};
 use forebay::runtime::Runtime;
 use forebay::store::{CommitOutcome, Store};
-use forebay::{Key, Version};
+use forebay::{Change, Key, Value, Version};
 
 use crate::gate::{Database, commit, open_on, put, simulated};
 
@@ -130,4 +130,55 @@ fn a_drain_that_waits_for_the_disk_is_found() {
         let _on = mutation::put_back(Some(fault));
         assert!(std::panic::catch_unwind(|| what_can_not_be_noted(false)).is_err(), "{fault:?}");
     }
+}
+
+/// Another program has changed a document, so what waits for it is not sent as the journal says. While that can't be
+/// noted it waits, and all else is applied; a start in between takes nothing for checked.
+fn what_goes_unchecked(restarts: bool) {
+    simulated(move |runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        disk.reserves(false);
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        let by_others = |number| [put(number, "counted")];
+        assert!(database.inner.commit(&by_others(1)).await[0].is_applied());
+        database.inner.set_down(true);
+        let mut adds = put(2, "counted");
+        let before = Version { incarnation: 1, sequence: 1 };
+        adds.checks = vec![(Key::new(0, b"counted"), before)];
+        adds.writes[0].changes = vec![Change::AddInteger { field: None, delta: 1 }].into();
+        for commit_of in [adds, put(3, "d3")] {
+            assert!(matches!(commit(&gate, commit_of).await, CommitOutcome::Buffered(_)));
+        }
+        disk.hold_at_most(Some(0));
+        database.inner.set_down(false);
+        assert!(database.inner.commit(&by_others(50)).await[0].is_applied());
+        runtime.sleep(Duration::from_secs(10)).await;
+        let state = gate.state();
+        assert_eq!((state.amount.transactions, state.unnoted, state.counts.applied), (1, 1, 1), "{state:?}");
+        assert!(stored(&database, 3).await.is_some());
+        let counted =
+            || async { database.inner.get(&[Key::new(0, b"counted")]).await.expect("it is up")[0].value.clone() };
+        assert_eq!(counted().await, Some(Value::bytes(&b"50"[..])), "that it goes unchecked is not noted yet");
+        let gate = match restarts {
+            true => {
+                drop(gate);
+                disk.kill();
+                disk.hold_at_most(None);
+                open_on(&disk, &runtime, &database, || ()).1
+            }
+            false => gate,
+        };
+        disk.hold_at_most(None);
+        calm(&runtime, &gate).await;
+        assert_ne!(counted().await, Some(Value::bytes(&b"50"[..])), "it is applied");
+        assert_eq!((gate.state().amount.quarantined, gate.state().unnoted), (0, 0));
+    });
+}
+
+#[test]
+fn what_goes_unchecked_waits_until_that_is_noted_and_holds_up_nothing_else() {
+    what_goes_unchecked(false);
+    what_goes_unchecked(true);
+    let _on = mutation::put_back(Some(Fault::UncheckedUnnoted));
+    assert!(std::panic::catch_unwind(|| what_goes_unchecked(false)).is_err());
 }

@@ -3,6 +3,7 @@
 
 mod cases;
 mod database;
+mod killed;
 mod landing;
 mod steps;
 mod unproven;
@@ -82,6 +83,8 @@ struct World {
     writing: Vec<(u64, Commit, Txn, Record)>,
     /// What the journal holds.
     journal: BTreeMap<u64, Pending>,
+    /// What it is told of those that are on their way to it.
+    notes: Vec<Record>,
     /// What those in the journal were shown.
     txns: BTreeMap<u64, Txn>,
     carried: Vec<Batch>,
@@ -89,7 +92,6 @@ struct World {
     asked: Vec<(Key, Story, Read, Vec<TxnId>)>,
     landed: BTreeSet<u64>,
     given_up: BTreeSet<u64>,
-    restored: BTreeSet<u64>,
     /// Those that were sent without a check of what they change.
     unproven: BTreeSet<u64>,
     sequence: u64,
@@ -108,13 +110,13 @@ impl World {
             open: Vec::new(),
             writing: Vec::new(),
             journal: BTreeMap::new(),
+            notes: Vec::new(),
             txns: BTreeMap::new(),
             carried: Vec::new(),
             comparing: Vec::new(),
             asked: Vec::new(),
             landed: BTreeSet::new(),
             given_up: BTreeSet::new(),
-            restored: BTreeSet::new(),
             unproven: BTreeSet::new(),
             sequence: 0,
             disturbed: false,
@@ -241,10 +243,9 @@ impl World {
     }
 
     fn take(&mut self, txn: Txn, commit: Commit, ties: Ties, sent: bool, merge: bool) {
-        // Of those that had landed before the start nobody knows how they were sent.
-        let landed = |number: &u64| self.restored.contains(number) && self.has_landed(number);
-        self.disturbed |=
-            self.trigger && txn.built_on.iter().any(|number| self.unproven.contains(number) || landed(number));
+        self.disturbed |= self.trigger && txn.built_on.iter().any(|number| self.unproven.contains(number));
+        let learned = self.buffer.learned(&commit);
+        learned.into_iter().for_each(|record| self.note(record));
         match self.buffer.take(&commit, ties, sent, merge.then_some(&Form::Document), 0) {
             Ok((number, record)) => self.writing.push((number, commit, txn, record)),
             Err(Untaken::Overtaken(keys)) => {
@@ -279,13 +280,46 @@ impl World {
             self.journal.remove(old);
             self.txns.remove(old);
         }
-        self.journal.insert(number, Pending { buffered, standing: Standing::Waiting, merged: !from.is_empty() });
+        let (standing, merged, settled) = (Standing::Waiting, !from.is_empty(), Vec::new());
+        self.journal.insert(number, Pending { buffered, standing, merged, settled });
         self.txns.insert(number, txn);
+        std::mem::take(&mut self.notes).into_iter().for_each(|record| self.note(record));
+    }
+
+    /// The journal is told something of what it holds.
+    fn note(&mut self, record: Record) {
+        let (Record::Known { number, .. } | Record::Settled { number, .. } | Record::Unchecked { number }) = record
+        else {
+            panic!("{record:?}")
+        };
+        let Some(pending) = self.journal.get_mut(&number) else {
+            // It is told of those in the order in which they came.
+            return self.notes.push(record);
+        };
+        match record {
+            Record::Known { key, read, .. } => {
+                pending.buffered.known.retain(|(known, _)| *known != key);
+                pending.buffered.known.push((key, read));
+            }
+            Record::Settled { key, fingerprint, stored, .. } => {
+                let shown = pending.buffered.shown.iter_mut().find(|(shown, _)| *shown == key);
+                shown.expect("it was shown that").1 = fingerprint;
+                pending.settled.retain(|(settled, _)| *settled != key);
+                pending.settled.extend(stored.map(|version| (key, version)));
+            }
+            _ => pending.buffered.unchecked = true,
+        }
     }
 
     fn set_out(&mut self, most: usize) {
         match self.buffer.next_work(most) {
             Some(Work::Carry(batch)) => {
+                let learned = self.buffer.learned_by(&batch);
+                learned.into_iter().for_each(|record| self.note(record));
+                if let Some(record) = self.buffer.unchecked(&batch) {
+                    self.buffer.is_unchecked(batch.numbers[0]);
+                    self.note(record);
+                }
                 self.unproven.extend(self.unproven_of(&batch, 0));
                 self.carried.push(batch);
             }
@@ -391,14 +425,13 @@ impl World {
     }
 
     fn restart(&mut self) {
-        self.disturbed |= self.trigger && self.txns.values().any(|txn| self.is_forgotten(txn));
         self.buffer = Buffer::new(1 << 20, CAPS, self.sequence + 1);
         self.open.clear();
         self.writing.clear();
+        self.notes.clear();
         self.carried.clear();
         self.comparing.clear();
         self.asked.clear();
-        self.restored.extend(self.journal.keys());
         for found in self.journal.values() {
             let ties = ties_of(self.txns[&found.buffered.number].keys());
             self.buffer.restore(found.clone(), ties);

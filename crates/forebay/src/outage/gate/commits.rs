@@ -299,6 +299,7 @@ impl Inner {
                 // Under the lock: where the tables become known now, all that is buffered is tied again under it.
                 let merge = self.settings.merge && self.may_merge(&state, commit);
                 let form = commit.writes.first().filter(|_| merge).map(|write| self.store.form(&write.key));
+                state.buffer.learned(commit).iter().for_each(|record| drop(self.note(record)));
                 match state.buffer.take(commit, self.ties(commit), unknown(at), form.as_ref(), now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
                     Ok((number, record)) => taken.push((at, number, self.note(&record))),

@@ -7,7 +7,7 @@
 //! dropped  = number, reason, [given]
 //! given    = user, id:16        check = key, version:16        key = space:1, name
 //! written  = key, [change]      known = key, version:16, document or an empty string
-//! shown    = key, fingerprint:8
+//! shown    = key, fingerprint:8                sent  = bit 0: it was, bit 1: it is noted where it goes unchecked
 //! ```
 
 use super::NUMBERS_MAX;
@@ -32,6 +32,8 @@ const MARK: u8 = 7;
 /// As `DROPPED`, which has no ids and is only read, with those that clients gave.
 const DROPPED_GIVEN: u8 = 8;
 const ORDERED: u8 = 9;
+const UNCHECKED: u8 = 10;
+const SETTLED: u8 = 11;
 
 /// Longest reason in bytes; what is beyond is left out.
 const REASON_BYTES_MAX: usize = 4096;
@@ -79,7 +81,9 @@ pub(super) fn effect_of(record: &Record) -> Effect {
         Record::Retried { number } => Effect::Retried(*number),
         Record::Dropped(dropped) => Effect::Ended(dropped.number),
         Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
-        Record::Known { number, .. } => Effect::Known(*number),
+        Record::Known { number, .. } | Record::Unchecked { number } | Record::Settled { number, .. } => {
+            Effect::Known(*number)
+        }
     }
 }
 
@@ -116,6 +120,18 @@ pub(super) fn encode_record(record: &Record) -> Vec<u8> {
             out.push(KNOWN);
             write_number(*number, &mut out);
             write_known(key, read, &mut out);
+        }
+        Record::Unchecked { number } => {
+            out.push(UNCHECKED);
+            write_number(*number, &mut out);
+        }
+        Record::Settled { number, key, fingerprint, stored } => {
+            out.push(SETTLED);
+            write_number(*number, &mut out);
+            write_key(key, &mut out);
+            out.extend_from_slice(&fingerprint.0.to_le_bytes());
+            out.push(u8::from(stored.is_some()));
+            stored.iter().for_each(|version| out.extend_from_slice(&version.to_bytes()));
         }
     }
     out
@@ -170,6 +186,17 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Result<Entry, CodecError> {
             let (key, read) = read_known(reader)?;
             Record::Known { number, key, read }
         }
+        UNCHECKED => Record::Unchecked { number: reader.number()? },
+        SETTLED => Record::Settled {
+            number: reader.number()?,
+            key: read_key(reader)?,
+            fingerprint: Fingerprint(reader.fixed()?),
+            stored: match reader.byte()? {
+                0 => None,
+                1 => Some(read_version(reader)?),
+                tag => return Err(CodecError::UnknownTag { what: "flag", tag }),
+            },
+        },
         MARK => {
             let flags = reader.byte()?;
             let boot = read_word(reader)?;
@@ -204,7 +231,7 @@ fn write_buffered(buffered: &Buffered, out: &mut Vec<u8>) {
     write_number(buffered.number, out);
     out.extend_from_slice(&buffered.id.0.to_bytes());
     out.extend_from_slice(&buffered.version.to_bytes());
-    out.push(u8::from(buffered.sent));
+    out.push(u8::from(buffered.sent) | u8::from(!buffered.unchecked) << 1);
     write_number(buffered.buffered_at_ms, out);
     write_given(&buffered.given, out);
     write_number(buffered.checks.len() as u64, out);
@@ -243,16 +270,17 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
     let number = reader.number()?;
     let id = TxnId(read_version(reader)?);
     let version = read_version(reader)?;
-    let sent = match reader.byte()? {
-        0 => false,
-        1 => true,
-        tag => return Err(CodecError::UnknownTag { what: "flag", tag }),
-    };
+    let flags = reader.byte()?;
+    if flags > 3 {
+        return Err(CodecError::UnknownTag { what: "flag", tag: flags });
+    }
     let mut buffered = Buffered {
         number,
         id,
         version,
-        sent,
+        sent: flags & 1 != 0,
+        // Who wrote it before there was that bit noted nothing of this.
+        unchecked: flags & 2 == 0,
         buffered_at_ms: reader.number()?,
         given: read_given(reader)?,
         checks: read_list(reader, |reader| Ok((read_key(reader)?, read_version(reader)?)))?,

@@ -129,19 +129,26 @@ pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
     let (Record::Buffered(mut buffered) | Record::Merged { into: mut buffered, .. }) = records.next()? else {
         return None;
     };
-    let mut standing = Standing::Waiting;
+    let (mut standing, mut settled) = (Standing::Waiting, Vec::new());
     for record in records {
         match record {
             Record::Known { key, read, .. } => {
                 buffered.known.retain(|(known, _)| *known != key);
                 buffered.known.push((key, read));
             }
+            Record::Unchecked { .. } => buffered.unchecked = true,
+            Record::Settled { key, fingerprint, stored, .. } => {
+                let shown = buffered.shown.iter_mut().filter(|(shown, _)| *shown == key);
+                shown.for_each(|(_, shown)| *shown = fingerprint);
+                settled.retain(|(other, _)| *other != key);
+                settled.extend(stored.map(|version| (key, version)));
+            }
             Record::Quarantined { reason, .. } => standing = Standing::Quarantined(reason),
             Record::Ordered { .. } => standing = Standing::Ordered,
             _ => return None,
         }
     }
-    Some(Pending { buffered, standing, merged })
+    Some(Pending { buffered, standing, merged, settled })
 }
 
 fn draw_epoch(runtime: &Runtime) -> Epoch {

@@ -1,6 +1,6 @@
 //! From the buffer to the store: what can go now, and what is known when it has gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use hashbrown::{HashMap, HashSet};
@@ -9,15 +9,13 @@ use smallvec::SmallVec;
 use super::by_key::ByKey;
 use super::image::Image;
 use super::seen::{self, Right, Seen};
-use super::{
-    BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Stage, Work, checked_of, stands_alone, taken_along, writes,
-};
+use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Stage, Work, stands_alone, taken_along, writes};
 use crate::change::{Change, apply_all};
 use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
-use crate::outage::record::{Buffered, Written};
+use crate::outage::record::Written;
 use crate::read::Read;
 use crate::store::{Commit, CommitOutcome, Write};
 use crate::value::Value;
@@ -31,6 +29,15 @@ pub struct Applied {
     pub restamped: Vec<(Key, Version, Version)>,
     /// Those that share a place with them: they have other versions now.
     pub beside: Vec<Key>,
+}
+
+/// What is known of a transaction that the store had already.
+#[derive(Debug)]
+pub(super) struct Repeated {
+    /// Its documents that nobody has written since.
+    pub(super) untouched: Vec<Key>,
+    /// What was computed of its documents, by their places; none of what was not known.
+    computed: Vec<Option<Option<Value>>>,
 }
 
 /// The documents of a transaction as the store has them now.
@@ -70,6 +77,19 @@ impl<'a> Stored<'a> {
 }
 
 impl Batch {
+    /// What was computed of `key` behind the first `count`, if it was known.
+    pub(super) fn computed(&self, key: &Key, count: usize) -> Option<Option<Value>> {
+        let mut last = self.numbers.iter().zip(&self.commits).take(count).rev();
+        last.find_map(|(number, commit)| {
+            let at = commit.writes.iter().position(|write| write.key == *key)?;
+            let write = &commit.writes[at];
+            Some(match self.repeated.get(number) {
+                Some(repeated) => repeated.computed.get(at).cloned().flatten(),
+                None => (!write.unseen).then(|| write.after.clone()),
+            })
+        })?
+    }
+
     /// The store has applied the commit at this place, and this is its `outcome`: what of its documents is other than
     /// computed.
     pub fn told(&mut self, place: usize, outcome: CommitOutcome) -> Vec<(Key, Read)> {
@@ -81,9 +101,11 @@ impl Batch {
         let (number, commit) = (self.numbers.get(place), self.commits.get_mut(place));
         if let Some((number, commit)) = number.zip(commit) {
             // What it has not said of them nobody knows.
-            commit.writes.iter_mut().for_each(|write| write.unseen = true);
+            let computed =
+                |write: &mut Write| (!std::mem::replace(&mut write.unseen, true)).then(|| write.after.clone());
+            let computed = commit.writes.iter_mut().map(computed).collect();
             let untouched = since.iter().filter(|since| since.untouched).map(|since| since.key.clone());
-            self.repeated.insert(*number, untouched.collect());
+            self.repeated.insert(*number, Repeated { untouched: untouched.collect(), computed });
         }
         since.into_iter().map(|since| (since.key, since.read)).collect()
     }
@@ -168,6 +190,10 @@ impl Buffer {
                 continue;
             }
             let unsettled = self.unsettled(entry).is_some();
+            // The first, so that no other waits for that note.
+            if self.is_to_be_noted(entry) && !numbers.is_empty() {
+                break;
+            }
             let number = entry.buffered.number;
             let last = entry.buffered.writes.iter().enumerate();
             let last =
@@ -234,69 +260,6 @@ impl Buffer {
         Ok(commits)
     }
 
-    /// The store has applied the first of `batch`, as many as `changed` has lists: of each the documents that became
-    /// other than computed. Answers the transactions that will be the first of their documents behind these, and the
-    /// documents as they are behind them: to be journaled before it says that these are applied, or a restart would not
-    /// know them.
-    pub fn heads(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<(u64, Key, Read)> {
-        let applied: BTreeSet<u64> = batch.numbers.iter().take(changed.len()).copied().collect();
-        for number in &applied {
-            if let Some(entry) = self.entries.get_mut(number) {
-                entry.noted = true;
-            }
-        }
-        let mut results: HashMap<&Key, (Option<&Value>, Version), foldhash::quality::RandomState> = HashMap::default();
-        // Of most documents one transaction waits.
-        let more_wait = |key: &Key| self.rows.get(key).is_some_and(|row| row.queue.len() > 1);
-        for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
-            for write in commit.writes.iter().filter(|write| more_wait(&write.key)) {
-                match write.unseen {
-                    true => drop(results.remove(&write.key)),
-                    false => drop(results.insert(&write.key, (write.after.as_ref(), commit.version))),
-                }
-            }
-            let changed = changed.iter().filter(|(key, _)| more_wait(key));
-            results.extend(changed.map(|(key, read)| (key, (read.value.as_ref(), read.version))));
-            for key in self.entries.get(number).into_iter().flat_map(taken_along) {
-                results.remove(key);
-            }
-        }
-        let told: HashSet<&Key, foldhash::quality::RandomState> =
-            changed.iter().flatten().map(|(key, _)| key).collect();
-        let mut heads = Vec::new();
-        for (key, (value, base)) in results {
-            let Some(row) = there(self.rows.get(key)) else { continue };
-            let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
-            // Something that takes the document along comes between.
-            if self.tied.taking(key).any(|other| *other < number && !applied.contains(other)) {
-                continue;
-            }
-            let Some(entry) = there(self.entries.get(&number)) else { continue };
-            // What the store holds now may have this one in it already.
-            if entry.buffered.sent && told.contains(key) {
-                continue;
-            }
-            let Some(written) = there(entry.written(key)) else { continue };
-            let mut value = value.cloned();
-            if !stands_alone(&written.changes) && apply_all(&mut value, &written.changes).is_ok() {
-                heads.push((number, key.clone(), Read { value, version: base }));
-            }
-        }
-        heads.sort_unstable_by(|(left, a, _), (right, b, _)| (left, a).cmp(&(right, b)));
-        let mut news = Vec::with_capacity(heads.len());
-        for of_one in heads.chunk_by(|(left, ..), (right, ..)| left == right) {
-            let entry = of_one.first().and_then(|(number, ..)| self.entries.get_mut(number));
-            let Some(Buffered { known, .. }) = there(entry).map(|entry| &mut entry.buffered) else { continue };
-            let before = ByKey::new(known);
-            let new: Vec<_> = of_one.iter().filter(|(_, key, _)| !before.has(key)).cloned().collect();
-            drop(before);
-            // Not charged: it is what the row holds, or held.
-            known.extend(new.iter().map(|(_, key, read)| (key.clone(), read.clone())));
-            news.extend(new);
-        }
-        news
-    }
-
     /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so.
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
         let (mut emptied, mut restamped, mut right) = (Vec::new(), Vec::new(), Right::default());
@@ -310,7 +273,7 @@ impl Buffer {
                 self.suspect(untold.map(|at| &commit.writes[at].key));
             }
             emptied.extend(self.remove(*number, Some(&stored)));
-            if let Some(untouched) = batch.repeated.get(number) {
+            if let Some(Repeated { untouched, .. }) = batch.repeated.get(number) {
                 self.forget_made_to(
                     commit.writes.iter().map(|write| &write.key).filter(|key| !untouched.contains(key)),
                 );
@@ -389,6 +352,11 @@ impl Buffer {
     /// ids if the store `may_have` seen them.
     pub fn finish(&mut self, batch: Batch, may_have: bool) {
         self.slow_carried &= !batch.commits.iter().any(|commit| commit.patience > 1);
+        if !self.settled.is_empty() {
+            for write in batch.commits.iter().flat_map(|commit| &*commit.writes) {
+                self.settled.remove(&write.key);
+            }
+        }
         for lane in &batch.lanes {
             if let Some(state) = self.lanes.get_mut(lane) {
                 state.busy = false;
@@ -407,8 +375,7 @@ impl Buffer {
                 // As for those that are not sent again: what is not its base is not what is shown.
                 let base = |key| self.rows.get(key).and_then(|row| row.image.base);
                 let checks = commit.checks.iter().filter(|(key, version)| base(key) == Some(*version)).cloned();
-                let checked = checked_of(&entry.buffered.writes, &checks.collect::<Vec<_>>());
-                entry.checked = Some(entry.checked.unwrap_or(u64::MAX) & checked);
+                entry.proven.sent(&entry.buffered.writes, &checks.collect::<Vec<_>>());
                 entry.buffered.sent = true;
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::by_key::ByKey;
 use super::charge::{entry_bytes, follows_bytes};
 use super::seen::is_edition;
-use super::{Buffer, Entry, Row, Stage, Story, another, stands_alone, taken_along};
+use super::{Buffer, Entry, Proven, Row, Stage, Story, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
 use crate::error::there;
 use crate::key::Key;
@@ -30,7 +30,7 @@ const RENAMED: u64 = 1 << 52;
 
 impl Entry {
     /// Whether the store may have it already.
-    fn is_seen(&self) -> bool {
+    pub(super) fn is_seen(&self) -> bool {
         self.buffered.sent || self.stage == Stage::Carried
     }
 }
@@ -212,7 +212,8 @@ impl Buffer {
 
     /// Takes in what the journal held at the start, in the order of the numbers.
     pub fn restore(&mut self, found: Found, ties: Ties) {
-        let Found { mut buffered, standing, merged } = found;
+        let Found { mut buffered, standing, merged, settled } = found;
+        let proven = Proven::again(&buffered);
         // Nobody knows whether it was on its way when the process ended.
         buffered.sent = true;
         if mutation::on(Fault::RestoredUnderNewId) {
@@ -220,7 +221,7 @@ impl Buffer {
         }
         let number = buffered.number;
         self.next_number = self.next_number.max(number + 1);
-        let (seen, version) = (self.seen_again(&buffered), self.left_by(buffered.version));
+        let (seen, version) = (self.seen_again(&buffered, &settled), self.left_by(buffered.version));
         let (known, checks) = (ByKey::new(&buffered.known), ByKey::new(&buffered.checks));
         for write in &buffered.writes {
             let row = self.rows.entry(write.key.clone()).or_insert_with_key(Row::new);
@@ -257,8 +258,7 @@ impl Buffer {
             Standing::Quarantined(why) => Some(why),
         };
         let keys: Vec<Key> = buffered.writes.iter().map(|write| write.key.clone()).collect();
-        // Checks that it has may have been given up by the time when it was sent.
-        self.insert(Entry { checked: Some(0), merged, seen, ..Entry::new(buffered, ties, Stage::Waiting, bytes) });
+        self.insert(Entry { proven, merged, seen, ..Entry::new(buffered, ties, Stage::Waiting, bytes) });
         keys.iter().for_each(|key| self.show_latest(key));
         self.forget_taken_along(number);
         match quarantined {

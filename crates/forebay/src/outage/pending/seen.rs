@@ -11,7 +11,7 @@
 //! What counts is that this was what the image was computed from ([`Image::base`](super::image::Image::base)). If a
 //! later transaction has read that, it goes in another batch than what it builds on. Some of it the store has already,
 //! since it was sent before. Of that the store tells whether any program has written the document since
-//! ([`Since::untouched`](crate::store::Since)). What was checked each time it was sent is noted ([`Entry::checked`]).
+//! ([`Since::untouched`](crate::store::Since)). What was checked each time it was sent is noted ([`Entry::proven`]).
 //! Of what it may have already it tells by itself, so what changes the same document goes in another batch, checked.
 //!
 //! No store tells who deleted a row. But a deletion leaves nothing, whatever was there before. So where a document is
@@ -29,7 +29,7 @@
 use hashbrown::HashMap;
 
 use super::by_key::{ByKey, Places};
-use super::{Batch, Buffer, Entry, Row, Stored, changed, make_alone, stands_alone, taken_along};
+use super::{Batch, Buffer, Entry, Repeated, Row, Stored, changed, make_alone, stands_alone, taken_along};
 use crate::change::Change;
 use crate::error::there;
 use crate::key::Key;
@@ -70,6 +70,9 @@ pub(super) enum Seen {
 /// Of documents that a batch has written, as far as it is settled: the version under which the store has one that is
 /// what was made of it, whatever it has added; none if it may be something else.
 pub(super) type Right = HashMap<Key, Option<Version>, foldhash::quality::RandomState>;
+
+/// Transactions, of each one document that it was shown and the store has: what that made of it, and its version.
+pub(super) type Settled = Vec<(u64, Key, Fingerprint, Version)>;
 
 impl Entry {
     /// Whether it rests on what the document of `key` held, so that its change can't be merged with another's.
@@ -243,7 +246,7 @@ impl Buffer {
     }
 
     /// Those behind `number` that were shown `key`, up to the first that makes it whatever it was.
-    fn readers_to_whole(&self, key: &Key, number: u64) -> Vec<u64> {
+    pub(super) fn readers_to_whole(&self, key: &Key, number: u64) -> Vec<u64> {
         let whole = self.next_whole(key, number);
         self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect()
     }
@@ -270,20 +273,21 @@ impl Buffer {
 
     /// The store has applied `commit`, which is transaction `number`, and `stored` is what it has since: settles what
     /// those were shown that come next. If it was applied when it was sent before, its documents are `untouched` since.
-    /// What is `right` is known of the commits before it in its batch.
+    /// What is `right` is known of the commits before it in its batch. Answers what is settled.
     pub(super) fn settle_readers(
         &mut self,
         number: u64,
         commit: &Commit,
         stored: &Stored<'_>,
-        untouched: Option<&Vec<Key>>,
+        repeated: Option<&Repeated>,
         right: &mut Right,
-    ) {
-        let Some(entry) = there(self.entries.get(&number)) else { return };
+    ) -> Settled {
+        let (mut settled, untouched) = (Vec::new(), repeated.map(|repeated| &repeated.untouched));
+        let Some(entry) = there(self.entries.get(&number)) else { return settled };
         let along: Vec<Key> = taken_along(entry).cloned().collect();
-        let (always, now) = (entry.checked.unwrap_or_default(), ByKey::new(&commit.checks));
+        let (proven, now) = (entry.proven, ByKey::new(&commit.checks));
         let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
-            Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
+            Some(_) => proven.is_checked(at),
             // What is shown behind it was computed from its base: compared again, it may be made to something else.
             None => now.get(key).is_some_and(|(_, version)| Some(*version) == base),
         };
@@ -306,15 +310,17 @@ impl Buffer {
                 continue;
             }
             let told = told.map(|(version, value)| (version, Fingerprint::of(value)));
-            self.settle_read(number, &write.key, told, clean);
+            settled.append(&mut self.settle_read(number, &write.key, told, clean));
         }
         for key in along {
             self.doubt_readers(&key, number);
         }
+        settled
     }
 
     /// Likewise of those that read `key`, which is what is `told`, and is right if `clean`.
-    fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) {
+    fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) -> Settled {
+        let mut settled = Vec::new();
         let queue = self.rows.get(key).map(|row| &row.queue);
         let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
         // Those behind the next are settled by what becomes of that one.
@@ -330,6 +336,7 @@ impl Buffer {
                     if right {
                         // What the database has made of it is known again by that, should it be looked at again.
                         *fingerprint = now;
+                        settled.push((reader, key.clone(), now, version));
                     }
                     *seen = match right {
                         true => Seen::Stored(version),
@@ -340,16 +347,23 @@ impl Buffer {
                 _ => *seen = Seen::Exact,
             });
         }
+        settled
     }
 
     /// What has become of what `buffered`, which the journal brings back behind all that is here, was shown: what is
-    /// shown now of a document, or else something has come between.
-    pub(super) fn seen_again(&self, buffered: &Buffered) -> Vec<Seen> {
+    /// shown now of a document, or else something has come between. What is `settled` the store has.
+    pub(super) fn seen_again(&self, buffered: &Buffered, settled: &[(Key, Version)]) -> Vec<Seen> {
         let latest = |key: &Key| self.rows.get(key).and_then(|row| row.latest.as_ref());
         let same = |(key, fingerprint): &(Key, Fingerprint)| {
             latest(key).is_some_and(|value| Fingerprint::of(value.as_ref()) == *fingerprint)
         };
-        buffered.shown.iter().map(|shown| if same(shown) { Seen::Image } else { Seen::Exact }).collect()
+        let stored = |key: &Key| settled.iter().find(|(other, _)| other == key).map(|(_, version)| *version);
+        let seen = |shown: &(Key, Fingerprint)| match stored(&shown.0) {
+            Some(version) => Seen::Stored(version),
+            None if same(shown) => Seen::Image,
+            None => Seen::Exact,
+        };
+        buffered.shown.iter().map(seen).collect()
     }
 
     /// Versions to be checked with transaction `entry` beside its own: of what it was shown, and of what it is made
@@ -387,8 +401,7 @@ impl Buffer {
     /// Whether the store may have `entry`, and then tells whether its write at this place is what it was made to be.
     /// That is told of no other, so what comes behind it is checked itself.
     pub(super) fn is_told_alone(&self, entry: &Entry, at: usize) -> bool {
-        let checked = |checked: u64| checked.checked_shr(at as u32).unwrap_or_default() & 1 == 1;
-        let proven = |written: &Written| stands_alone(&written.changes) || entry.checked.is_some_and(checked);
+        let proven = |written: &Written| stands_alone(&written.changes) || entry.proven.is_checked(at);
         let may_have = entry.buffered.sent && !self.owned && !mutation::on(Fault::SentBehindSent);
         may_have && entry.buffered.writes.get(at).is_some_and(proven)
     }

@@ -125,6 +125,10 @@ impl Buffer {
                 None if buffered.sent => buffered.checks.push((key, version)),
                 None => overtaken.push(key),
                 Some(_) if written.is_some_and(|written| !rests(written)) => {}
+                // The store has it, and those by whom that is known are as good as gone.
+                Some(_) if let Some(stored) = self.settled(row, &key, version, buffered.number) => {
+                    buffered.checks.push((key, stored));
+                }
                 Some(fingerprint) => buffered.shown.push((key, fingerprint)),
             }
         }

@@ -8,34 +8,34 @@ use forebay::outage::pending::Merged;
 
 use super::{Answer, Kind, Step, Way, World, key, run};
 
-const READ: usize = 0;
+pub(super) const READ: usize = 0;
 const WRITTEN: usize = 2;
 const LIST: usize = super::HASHES;
 
 /// A transaction that writes a document, in the journal.
-fn writes(document: usize, kind: Kind) -> Vec<Step> {
+pub(super) fn writes(document: usize, kind: Kind) -> Vec<Step> {
     let open = Step::Open { reads: Vec::new(), writes: vec![(document, kind)], asks: false };
     vec![open, commit(), Step::Journal { which: 0, fails: false }]
 }
 
-fn reads() -> Step {
+pub(super) fn reads() -> Step {
     Step::Open { reads: vec![READ], writes: vec![(WRITTEN, Kind::Change)], asks: false }
 }
 
-fn commit() -> Step {
+pub(super) fn commit() -> Step {
     Step::Commit { which: 0, way: Way::Buffer, merge: false }
 }
 
-const JOURNAL: Step = Step::Journal { which: 0, fails: false };
-const SET_OUT: Step = Step::SetOut { most: 1 };
+pub(super) const JOURNAL: Step = Step::Journal { which: 0, fails: false };
+pub(super) const SET_OUT: Step = Step::SetOut { most: 1 };
 
-fn land(refuses: bool) -> Step {
+pub(super) fn land(refuses: bool) -> Step {
     let count = if refuses { 0 } else { 1 };
     let answer = Answer { refuses, ..Answer::default() };
     Step::Land { which: 0, applied: count, told: count, answer }
 }
 
-fn world(steps: &[Vec<Step>], trigger: bool) -> World {
+pub(super) fn world(steps: &[Vec<Step>], trigger: bool) -> World {
     let mut world = World::new(trigger, true);
     steps.iter().flatten().for_each(|step| world.step(step));
     world
@@ -318,9 +318,9 @@ fn what_was_changed_unseen_behind_a_lost_answer_may_set_its_reader_aside() {
     assert_eq!(set_aside_behind(&[Kind::Change, Kind::Change]), 0);
 }
 
-const LOST: Step = Step::Commit { which: 0, way: Way::Unanswered { applied: true }, merge: false };
+pub(super) const LOST: Step = Step::Commit { which: 0, way: Way::Unanswered { applied: true }, merge: false };
 
-fn set_aside(steps: &[Vec<Step>], trigger: bool) -> usize {
+pub(super) fn set_aside(steps: &[Vec<Step>], trigger: bool) -> usize {
     set_aside_of(&mut world(steps, trigger))
 }
 

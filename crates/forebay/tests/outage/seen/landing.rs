@@ -35,8 +35,6 @@ impl World {
             }
             self.landed.insert(number);
             unknown |= place >= told;
-            // Whether that was before the start nobody knows.
-            self.disturbed |= unknown && self.trigger && self.restored.contains(&number);
             if unknown {
                 continue;
             }
@@ -56,11 +54,8 @@ impl World {
             let refused = next.filter(|(_, commit)| !self.database.has(commit.id));
             stopped = refused.map(|(number, _)| (*number, CommitOutcome::Refused("it will not".into())));
         }
-        for (number, key, read) in self.buffer.heads(&batch, &changed) {
-            if let Some(pending) = self.journal.get_mut(&number) {
-                pending.buffered.known.push((key, read));
-            }
-        }
+        let heads = self.buffer.heads(&batch, &changed);
+        heads.into_iter().for_each(|record| self.note(record));
         if answer.crashes {
             return self.restart();
         }
