@@ -64,6 +64,8 @@ pub enum Fault {
     ShortUncounted,
     /// What an unfinished request may take without room is as much beside a thousand clients as beside ten.
     ManyWithoutRoom,
+    /// A client's complete requests are read on while others of it wait to be decoded.
+    ReadBeforeDecoded,
     /// A wide request waits for room although its client has gone.
     RoomOutlivesClient,
     /// A key that turns out to be absent is not kept locked.

@@ -288,18 +288,18 @@ impl<W: Wire> Connection<W> {
         Ok(total)
     }
 
-    /// Whether the last read took all that it had room for, and may go on. What has many arguments is decoded first.
+    /// Whether the last read took all that it had room for, and may go on.
     fn was_filled(&self) -> bool {
-        let (length, most) = (self.input.len(), without_room(&self.shared));
+        let length = self.input.len();
         let filled = length == self.input.capacity() || self.taken() == self.place.bytes();
-        filled && length < INPUT_BYTES_MAX && (length > most || !self.decoder.is_wide(&self.input))
+        filled && length < INPUT_BYTES_MAX && is_read_on(&self.decoder, &self.input)
     }
 
     /// What the request that is not complete takes with its next step.
     fn claim(&self) -> Claim {
         let (taken, missing) = (self.taken(), self.decoder.bytes_missing(&self.input));
-        let known = self.decoder.is_in_last_arguments();
-        Claim { bytes: taken + step(missing, known), least: taken + missing, known }
+        let step = missing.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
+        Claim { bytes: taken + step, least: taken + missing, known: self.decoder.is_in_last_arguments() }
     }
 
     /// What it takes now.
@@ -313,9 +313,9 @@ impl<W: Wire> Connection<W> {
             return Some(usize::MAX);
         }
         let taken = self.taken();
-        let most = without_room(&self.shared);
+        let most = without_room(&self.shared, &self.decoder);
         if taken <= most {
-            return Some(most + READ_BEYOND_BYTES - taken);
+            return Some(most + UNHELD_BYTES - taken);
         }
         if taken >= self.place.bytes() && !self.place.grow(self.claim()) {
             return None;
@@ -383,7 +383,7 @@ impl<W: Wire> Connection<W> {
         if self.lent.is_none() {
             self.lent = Some(self.shared.engine.cache().lend_while(CONNECTION_BYTES));
         }
-        let received = Some(self.input.len()).filter(|_| self.taken() > without_room(&self.shared));
+        let received = Some(self.input.len()).filter(|_| self.taken() > without_room(&self.shared, &self.decoder));
         self.place.settle(received);
         // What is unfinished waits for room before it is read.
         let grows = kept > std::mem::replace(&mut self.kept, kept);

@@ -20,8 +20,8 @@ pub struct ServerLimits {
     /// The same over all clients, half of it for those that take quickly; past it large replies wait, and the requests
     /// of clients for which more waits than [`Self::replies_bytes_share`].
     pub replies_bytes_max: usize,
-    /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 32 KiB, or less beside many
-    /// clients, wait for room in it; past it a connection that holds more is closed when its MULTI or TXN grows.
+    /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 32 KiB, and wide ones above
+    /// less beside many clients, wait for room in it; past it a connection that holds more is closed when its MULTI or TXN grows.
     pub held_bytes_max: usize,
     /// Bytes that a client sends in a second of a request that is not complete and larger than 32 KiB, while others
     /// wait for room. A slower one is closed; while a client waits for room itself, no time passes for it.

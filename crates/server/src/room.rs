@@ -1,6 +1,6 @@
 //! Room for large requests that are not complete. A request takes room as its bytes arrive, a step at a time; what it
-//! announces reserves nothing. A client whose next step has no room is not read from until there is. The more clients
-//! there are, the smaller is a large request (`connection/amounts.rs`).
+//! announces reserves nothing. A client whose next step has no room is not read from until there is. A wide
+//! request is large from less on where there are many clients (`connection/amounts.rs`).
 //!
 //! **The parts.** The *first* is the client whose request has been large for longest. It alone may take as much as a
 //! whole request. The *others* share [`Limits::others`]. Three quarters of that are the *lane*, which one of them uses

@@ -124,8 +124,8 @@ pub static SETTINGS: &[Setting] = &[
         "Unfinished requests, MULTI and TXN of all clients; a large request waits to be read until there is room, \
          past it a client whose MULTI or TXN grows is closed"),
     setting!(Limits, "large-request-bytes-per-s-min", Bytes, server.large_request_bytes_per_s_min,
-        "What a client sends in a second of an unfinished request above 32 KiB, or 8 KiB beside many clients, \
-         while others wait for its room; a slower one is closed"),
+        "What a client sends in a second of an unfinished request above 32 KiB while others wait for its room; a \
+         slower one is closed"),
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
         "What one command, TXN or EXEC reads, and what it makes of it; past it a command is refused"),
     setting!(Limits, "turnless-bytes-max", Bytes, txn.turnless_bytes_max,

@@ -6,6 +6,7 @@ mod database;
 mod killed;
 mod landing;
 mod steps;
+mod txn;
 mod unproven;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use proptest::prelude::*;
 
 use database::{Database, unstamped};
 use steps::{Answer, Kind, Step, Way, steps};
+use txn::Txn;
 
 const CAPS: Caps = Caps { ordered: false, owned: false, applies: true };
 
@@ -48,32 +50,6 @@ fn ties_of(keys: impl Iterator<Item = usize>) -> Ties {
     lanes.sort_unstable();
     lanes.dedup();
     Ties { lanes, ..Ties::default() }
-}
-
-/// What a transaction has read, and makes of it.
-#[derive(Clone, Debug)]
-struct Txn {
-    reads: BTreeMap<usize, Read>,
-    writes: Vec<(usize, Write)>,
-    /// Those that waited for what it read.
-    built_on: Vec<u64>,
-}
-
-impl Txn {
-    /// What it was shown and is not merged with what it writes.
-    fn only_read(&self) -> impl Iterator<Item = (&usize, &Read)> {
-        let merges = |key: &usize| {
-            let written = self.writes.iter().find(|(written, _)| written == key);
-            let rests =
-                |write: &Write| write.told || write.changes.iter().any(|change| matches!(change, Change::Pop(_)));
-            written.is_some_and(|(_, write)| !rests(write))
-        };
-        self.reads.iter().filter(move |(key, _)| !merges(key))
-    }
-
-    fn keys(&self) -> impl Iterator<Item = usize> + '_ {
-        self.reads.keys().copied().chain(self.writes.iter().map(|(key, _)| *key))
-    }
 }
 
 struct World {

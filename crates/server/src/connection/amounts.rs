@@ -1,6 +1,8 @@
 //! Bytes that one connection may hold, and from which on they are counted.
 
+use bytes::BytesMut;
 use forebay::mutation::{self, Fault};
+use forebay_protocol::Decoder;
 
 use crate::state::Shared;
 
@@ -13,23 +15,23 @@ pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
 /// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
 pub(super) const CONNECTION_BYTES: usize = 32 << 10;
 
-/// Unfinished requests of all clients may take one so-manyth of `held_bytes_max` without room.
-const WITHOUT_ROOM_PART: usize = 4;
+/// A read may go beyond [`HELD_BYTES_MIN`] by so much: what is larger takes room before it is read on.
+pub(super) const UNHELD_BYTES: usize = 4 << 10;
 
-/// One may take so much without room, however many clients there are. A read may go beyond its part by half of that.
-const WITHOUT_ROOM_BYTES_MIN: usize = 8 << 10;
-pub(super) const READ_BEYOND_BYTES: usize = WITHOUT_ROOM_BYTES_MIN / 2;
+/// Unfinished wide requests of all clients may take one so-manyth of `held_bytes_max` without room, and each so much.
+const WIDE_PART: usize = 4;
+const WIDE_BYTES_MIN: usize = 8 << 10;
 
-/// What an unfinished request may take without room beside so many clients.
+/// What an unfinished request may take without room. One that is wide has less beside many clients: the places of its
+/// arguments take as much as what it has sent, and each of a thousand clients may send one.
 ///
-/// **Example.** At `--memory 64MiB` each of 256 clients may take 32 KiB, and each of 1,000 clients 8 KiB. A thousand
-/// times 32 KiB, and as much for the places of arguments, would come to more than what the cache makes way for.
-pub(super) fn without_room(shared: &Shared) -> usize {
-    if mutation::on(Fault::ManyWithoutRoom) {
+/// **Example.** At `--memory 64MiB` a wide request may take 32 KiB beside 256 clients, and 8 KiB beside 1,000.
+pub(super) fn without_room(shared: &Shared, decoder: &Decoder) -> usize {
+    if !decoder.is_wide(&[]) || mutation::on(Fault::ManyWithoutRoom) {
         return HELD_BYTES_MIN;
     }
-    let part = shared.limits.held_bytes_max / WITHOUT_ROOM_PART;
-    (part / shared.clients.len().max(1)).clamp(WITHOUT_ROOM_BYTES_MIN, HELD_BYTES_MIN)
+    let part = shared.limits.held_bytes_max / WIDE_PART;
+    (part / shared.clients.len().max(1)).clamp(WIDE_BYTES_MIN, HELD_BYTES_MIN)
 }
 
 /// Of what is held, what MULTI, WATCH and TXN keep is counted from here on: thousands of clients may keep a little.
@@ -45,14 +47,16 @@ pub(super) const LARGE_INPUT_BYTES: usize = 64 << 10;
 /// Bytes of input that may wait unparsed behind a slice that runs.
 pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// A large request takes room in steps of so many bytes.
-const STEP_BYTES_MIN: usize = 64 << 10;
-const STEP_BYTES_MAX: usize = 256 << 10;
-
-/// The next step of a request that misses so many bytes, which may be all of them if that is `known`.
-pub(super) fn step(missing: usize, known: bool) -> usize {
-    missing.clamp(if known { READ_BEYOND_BYTES } else { STEP_BYTES_MIN }, STEP_BYTES_MAX)
+/// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little. What
+/// waits in complete requests has no room, so each of a thousand clients might have a megabyte of them read.
+pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut) -> bool {
+    let little = input.len() <= HELD_BYTES_MIN && !decoder.is_wide(input);
+    little || decoder.bytes_missing(input) > 0 || mutation::on(Fault::ReadBeforeDecoded)
 }
+
+/// A large request takes room in steps of so many bytes.
+pub(super) const STEP_BYTES_MIN: usize = 64 << 10;
+pub(super) const STEP_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
 pub(super) const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;

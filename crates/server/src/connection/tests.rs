@@ -331,8 +331,26 @@ async fn what_many_take_without_room_is_bounded() {
         clients.iter().map(Connection::taken).sum::<usize>()
     };
     let bounded = taken().await;
-    assert!(bounded < 12 << 20, "{bounded} bytes");
+    assert!(bounded < 14 << 20, "{bounded} bytes");
     let _fault = mutation::put_back(Some(Fault::ManyWithoutRoom));
     let found = taken().await;
     assert!(found > 24 << 20, "the fault is found: {found} bytes");
+}
+
+/// A pipeline of complete requests is decoded as it comes: what waits behind a request that runs is little.
+#[tokio::test]
+async fn a_pipeline_is_not_read_ahead_of_what_is_served() {
+    let waits = || async {
+        let shared = shared(|_| {});
+        let _taken = shared.room.underway.try_take(64 << 20, 64 << 20);
+        let mget = format!("*201\r\n$4\r\nMGET\r\n{}", "$3\r\nkey\r\n".repeat(200));
+        let mut connection = connection(&shared, mget.repeat(1000).as_bytes());
+        goes_on(&mut connection).await;
+        2_000_000_usize.saturating_sub(connection.wire.sent.len())
+    };
+    let little = waits().await;
+    assert!(little < 64 << 10, "{little} bytes");
+    let _fault = mutation::put_back(Some(Fault::ReadBeforeDecoded));
+    let found = waits().await;
+    assert!(found > 200 << 10, "the fault is found: {found} bytes");
 }
