@@ -21,7 +21,8 @@ pub struct ServerLimits {
     /// of clients for which more waits than [`Self::replies_bytes_share`].
     pub replies_bytes_max: usize,
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 32 KiB, and wide ones above
-    /// less beside many clients, wait for room in it; past it a connection that holds more is closed when its MULTI or TXN grows.
+    /// less beside many clients, wait for room in it. Past it a connection that holds more is closed when its MULTI or
+    /// TXN grows.
     pub held_bytes_max: usize,
     /// Bytes that a client sends in a second of a request that is not complete and larger than 32 KiB, while others
     /// wait for room. A slower one is closed; while a client waits for room itself, no time passes for it.

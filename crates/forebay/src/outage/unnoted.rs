@@ -141,7 +141,8 @@ impl Inner {
         };
         if let Err(error) = self.all_noted([noted]).await {
             if self.state().buffer.is_held_up(number) {
-                tracing::warn!(number, %error, "a write to what others have changed waits until the journal can note that");
+                let why = "a write to what others have changed waits until the journal can note that";
+                tracing::warn!(number, %error, "{why}");
             }
             self.runtime.sleep(AGAIN_EVERY).await;
             return false;

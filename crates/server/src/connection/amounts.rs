@@ -47,8 +47,8 @@ pub(super) const LARGE_INPUT_BYTES: usize = 64 << 10;
 /// Bytes of input that may wait unparsed behind a slice that runs.
 pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little. What
-/// waits in complete requests has no room, so each of a thousand clients might have a megabyte of them read.
+/// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little.
+/// What waits in complete requests has no room, so each of a thousand clients might have a megabyte of them read.
 pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut) -> bool {
     let little = input.len() <= HELD_BYTES_MIN && !decoder.is_wide(input);
     little || decoder.bytes_missing(input) > 0 || mutation::on(Fault::ReadBeforeDecoded)
