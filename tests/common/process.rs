@@ -14,6 +14,9 @@ use super::{Connection, PATIENCE};
 /// Lines of stderr that a failed test shows.
 const LOG_LINES_SHOWN: usize = 60;
 
+/// For so long a restart waits for a port that another connection has been given meanwhile.
+const PORT_WAIT: Duration = Duration::from_secs(5);
+
 /// `forebay serve` with a folder of its own; killed and removed when dropped. What it wrote to stderr is kept over
 /// restarts and shown when the test fails.
 pub struct Forebay {
@@ -191,14 +194,25 @@ impl Forebay {
     fn restart_as(&mut self, mut command: Command) {
         self.kill9();
         command.args(&self.arguments).envs(self.environment.iter().cloned());
-        command.stdout(Stdio::piped()).stderr(self.log_file());
-        let mut child = command.spawn().expect("the binary runs");
-        let mut banner = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut line = String::new();
+        command.stdout(Stdio::piped());
+        let mut spawn = |log| {
+            let mut child = command.stderr(log).spawn().expect("the binary runs");
+            let banner = BufReader::new(child.stdout.take().expect("it is piped"));
+            (child, banner)
+        };
+        let (mut child, mut banner) = spawn(self.log_file());
+        let (mut line, began) = (String::new(), Instant::now());
         let address = loop {
             line.clear();
-            let read = banner.read_line(&mut line).expect("the banner is UTF-8");
-            assert!(read > 0, "forebay ended before it served: {:?}", child.wait());
+            if banner.read_line(&mut line).expect("the banner is UTF-8") == 0 {
+                let ended = child.wait();
+                // While it was down, another connection may have been given its port.
+                let taken = self.log().ends_with("or none with --http off\n") && began.elapsed() < PORT_WAIT;
+                assert!(taken, "forebay ended before it served: {ended:?}");
+                std::thread::sleep(Duration::from_millis(100));
+                (child, banner) = spawn(self.log_file());
+                continue;
+            }
             if let Some(rest) = line.strip_prefix("redis ") {
                 break rest.split_whitespace().next().expect("an address").parse().expect("an address");
             }
