@@ -14,7 +14,7 @@ use super::{Connection, PATIENCE};
 /// Lines of stderr that a failed test shows.
 const LOG_LINES_SHOWN: usize = 60;
 
-/// For so long a restart waits for a port that another connection has been given meanwhile.
+/// A restart waits at most so long for its port. Another connection may have the port for a moment.
 const PORT_WAIT: Duration = Duration::from_secs(5);
 
 /// `forebay serve` with a folder of its own; killed and removed when dropped. What it wrote to stderr is kept over

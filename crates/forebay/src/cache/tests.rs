@@ -134,7 +134,7 @@ fn a_restamped_document_is_charged_by_its_version() {
         Begin::Lead(fill) => {
             assert!(fill.complete(&Read { value: value.clone(), version: long }, &Context::default(), AccessKind::Read))
         }
-        _ => panic!("nobody else fills it"),
+        _ => panic!("only this test fills the key"),
     }
     let used = cache.stats().used_bytes;
     cache.restamp(&key, long, short);

@@ -44,7 +44,7 @@ pub(crate) const SMALL_HOLDERS_PART: usize = 8;
 /// A buffer of requests that was larger is not kept for what is left in it.
 pub(super) const LARGE_INPUT_BYTES: usize = 64 << 10;
 
-/// Bytes of input that may wait unparsed behind a slice that runs.
+/// At most so many bytes are read for an argument before the connection looks at what else there is to do.
 pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little.

@@ -34,7 +34,7 @@ pub struct Applied {
 /// What is known of a transaction that the store had already.
 #[derive(Debug)]
 pub(super) struct Repeated {
-    /// Its documents that nobody has written since.
+    /// Its documents that no other program has written since.
     pub(super) untouched: Vec<Key>,
     /// What was computed of its documents, by their places; none of what was not known.
     computed: Vec<Option<Option<Value>>>,
@@ -100,7 +100,7 @@ impl Batch {
         };
         let (number, commit) = (self.numbers.get(place), self.commits.get_mut(place));
         if let Some((number, commit)) = number.zip(commit) {
-            // What it has not said of them nobody knows.
+            // What the store has not said of them is unknown.
             let computed =
                 |write: &mut Write| (!std::mem::replace(&mut write.unseen, true)).then(|| write.after.clone());
             let computed = commit.writes.iter_mut().map(computed).collect();

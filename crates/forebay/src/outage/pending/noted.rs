@@ -139,7 +139,7 @@ impl Buffer {
             let mut value = value.cloned();
             if entry.buffered.sent && told.contains_key(key) {
                 // What the store holds now may have this one in it already. It is made to what was computed all the
-                // same, if nobody else has written that.
+                // same, if no other program has written that.
                 let right = right.get(key).copied().flatten();
                 let Some(computed) = right.and_then(|_| batch.computed(key, changed.len())) else { continue };
                 value = computed;
