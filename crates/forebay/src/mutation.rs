@@ -207,6 +207,8 @@ pub enum Fault {
     ProvenForgotten,
     /// What is sent unchecked is not noted before.
     UncheckedUnnoted,
+    /// What becomes known of a document after its transaction was sent is noted as if that had been checked.
+    KnownAsChecked,
     /// The journal is not told which of the documents that a transaction was shown the store has.
     SettledUnnoted,
     /// A change goes to the store in one batch behind one that the store may have, unchecked.

@@ -104,6 +104,9 @@ pub enum Record {
         key: Key,
         /// What is known of it.
         read: Read,
+        /// It was sent before without the check that it was made to that. Said by one record, since a full disk may
+        /// lose either of two.
+        unchecked: bool,
     },
     /// The pending transaction `number` is sent from now on without the check that the journal would say it had. This
     /// has to be safe on disk before it is.

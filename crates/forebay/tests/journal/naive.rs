@@ -39,8 +39,9 @@ impl Naive {
                 self.insert(into);
                 self.0.entry(into.number).and_modify(|pending| pending.merged = true);
             }
-            Record::Known { number, key, read } => {
+            Record::Known { number, key, read, unchecked } => {
                 if let Some(pending) = self.0.get_mut(number) {
+                    pending.buffered.unchecked |= unchecked;
                     pending.buffered.known.retain(|(old, _)| old != key);
                     pending.buffered.known.push((key.clone(), read.clone()));
                 }
@@ -98,7 +99,10 @@ impl Naive {
                 let stored = (random.below(2) == 0).then(|| version(random));
                 Record::Settled { number, key, fingerprint, stored }
             }
-            13 => Record::Known { number: any(random), key: key(random), read: read(random) },
+            13 => {
+                let (number, key, read) = (any(random), key(random), read(random));
+                Record::Known { number, key, read, unchecked: random.below(2) == 0 }
+            }
             _ => Record::Buffered(buffered(number, random)),
         }
     }

@@ -304,7 +304,7 @@ impl World {
         let heads = self.buffer.heads(&batch, &changed);
         self.buffer.applied(&batch, &changed);
         for head in heads {
-            let Record::Known { number, key, read } = head else { continue };
+            let Record::Known { number, key, read, .. } = head else { continue };
             assert_eq!(self.buffer.numbers(Some(&key), 0, 1), [number]);
             let at = (0..KEYS).find(|at| self::key(*at) == key).expect("one of ours");
             let last = self.buffer.numbers(Some(&key), 0, 2).len() == 1;

@@ -5,6 +5,7 @@ mod cases;
 mod database;
 mod killed;
 mod landing;
+mod notes;
 mod steps;
 mod txn;
 mod unproven;
@@ -61,6 +62,8 @@ struct World {
     journal: BTreeMap<u64, Pending>,
     /// What it is told of those that are on their way to it.
     notes: Vec<Record>,
+    /// It has no room for so many of what it is told next, and is told all the same.
+    full: usize,
     /// What those in the journal were shown.
     txns: BTreeMap<u64, Txn>,
     carried: Vec<Batch>,
@@ -70,6 +73,10 @@ struct World {
     given_up: BTreeSet<u64>,
     /// Those that were sent without a check of what they change.
     unproven: BTreeSet<u64>,
+    /// Those that a restart brought back without what they are made to: they may have been sent unchecked before.
+    unnamed: BTreeSet<u64>,
+    /// Those that were shown what the store had, though its answer was lost: no start knows what that was.
+    shown_unheard: BTreeSet<u64>,
     sequence: u64,
     /// Somebody else wrote, an operator gave something up, or a restart came: some may be overtaken.
     disturbed: bool,
@@ -87,6 +94,7 @@ impl World {
             writing: Vec::new(),
             journal: BTreeMap::new(),
             notes: Vec::new(),
+            full: 0,
             txns: BTreeMap::new(),
             carried: Vec::new(),
             comparing: Vec::new(),
@@ -94,6 +102,8 @@ impl World {
             landed: BTreeSet::new(),
             given_up: BTreeSet::new(),
             unproven: BTreeSet::new(),
+            unnamed: BTreeSet::new(),
+            shown_unheard: BTreeSet::new(),
             sequence: 0,
             disturbed: false,
             stuck: BTreeSet::new(),
@@ -221,9 +231,14 @@ impl World {
     fn take(&mut self, txn: Txn, commit: Commit, ties: Ties, sent: bool, merge: bool) {
         self.disturbed |= self.trigger && txn.built_on.iter().any(|number| self.unproven.contains(number));
         let learned = self.buffer.learned(&commit);
-        learned.into_iter().for_each(|record| self.note(record));
+        self.learned(learned);
         match self.buffer.take(&commit, ties, sent, merge.then_some(&Form::Document), 0) {
-            Ok((number, record)) => self.writing.push((number, commit, txn, record)),
+            Ok((number, record)) => {
+                if txn.built_on.iter().any(|number| self.landed.contains(number)) {
+                    self.shown_unheard.insert(number);
+                }
+                self.writing.push((number, commit, txn, record));
+            }
             Err(Untaken::Overtaken(keys)) => {
                 // A client that runs it again with what is shown now must not be told that for ever.
                 for key in keys {
@@ -262,36 +277,11 @@ impl World {
         std::mem::take(&mut self.notes).into_iter().for_each(|record| self.note(record));
     }
 
-    /// The journal is told something of what it holds.
-    fn note(&mut self, record: Record) {
-        let (Record::Known { number, .. } | Record::Settled { number, .. } | Record::Unchecked { number }) = record
-        else {
-            panic!("{record:?}")
-        };
-        let Some(pending) = self.journal.get_mut(&number) else {
-            // It is told of those in the order in which they came.
-            return self.notes.push(record);
-        };
-        match record {
-            Record::Known { key, read, .. } => {
-                pending.buffered.known.retain(|(known, _)| *known != key);
-                pending.buffered.known.push((key, read));
-            }
-            Record::Settled { key, fingerprint, stored, .. } => {
-                let shown = pending.buffered.shown.iter_mut().find(|(shown, _)| *shown == key);
-                shown.expect("it was shown that").1 = fingerprint;
-                pending.settled.retain(|(settled, _)| *settled != key);
-                pending.settled.extend(stored.map(|version| (key, version)));
-            }
-            _ => pending.buffered.unchecked = true,
-        }
-    }
-
     fn set_out(&mut self, most: usize) {
         match self.buffer.next_work(most) {
             Some(Work::Carry(batch)) => {
                 let learned = self.buffer.learned_by(&batch);
-                learned.into_iter().for_each(|record| self.note(record));
+                self.learned(learned);
                 if let Some(record) = self.buffer.unchecked(&batch) {
                     self.buffer.is_unchecked(batch.numbers[0]);
                     self.note(record);
@@ -400,20 +390,6 @@ impl World {
         self.journal.remove(&number);
     }
 
-    fn restart(&mut self) {
-        self.buffer = Buffer::new(1 << 20, CAPS, self.sequence + 1);
-        self.open.clear();
-        self.writing.clear();
-        self.notes.clear();
-        self.carried.clear();
-        self.comparing.clear();
-        self.asked.clear();
-        for found in self.journal.values() {
-            let ties = ties_of(self.txns[&found.buffered.number].keys());
-            self.buffer.restore(found.clone(), ties);
-        }
-    }
-
     fn step(&mut self, step: &Step) {
         match step {
             Step::Open { reads, writes, asks } => self.open(reads, writes, *asks),
@@ -428,6 +404,7 @@ impl World {
                 self.asked.push((self::key(*key), story, read, applied));
             }
             Step::Tell { which } => self.tell(*which),
+            Step::Full { notes } => self.full = *notes,
             Step::SuspectAll => self.buffer.suspect_all(),
             Step::Retry { which } => self.retry(*which),
             Step::GiveUp { which } => self.give_up(*which),

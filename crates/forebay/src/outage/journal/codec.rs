@@ -34,6 +34,7 @@ const DROPPED_GIVEN: u8 = 8;
 const ORDERED: u8 = 9;
 const UNCHECKED: u8 = 10;
 const SETTLED: u8 = 11;
+const KNOWN_UNCHECKED: u8 = 12;
 
 /// Longest reason in bytes; what is beyond is left out.
 const REASON_BYTES_MAX: usize = 4096;
@@ -116,8 +117,8 @@ pub(super) fn encode_record(record: &Record) -> Vec<u8> {
             write_numbers(from, &mut out);
             write_buffered(into, &mut out);
         }
-        Record::Known { number, key, read } => {
-            out.push(KNOWN);
+        Record::Known { number, key, read, unchecked } => {
+            out.push(if *unchecked { KNOWN_UNCHECKED } else { KNOWN });
             write_number(*number, &mut out);
             write_known(key, read, &mut out);
         }
@@ -181,10 +182,10 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Result<Entry, CodecError> {
             let from = read_numbers(reader)?;
             Record::Merged { into: read_buffered(reader)?, from }
         }
-        KNOWN => {
+        kind @ (KNOWN | KNOWN_UNCHECKED) => {
             let number = reader.number()?;
             let (key, read) = read_known(reader)?;
-            Record::Known { number, key, read }
+            Record::Known { number, key, read, unchecked: kind == KNOWN_UNCHECKED }
         }
         UNCHECKED => Record::Unchecked { number: reader.number()? },
         SETTLED => Record::Settled {
@@ -433,5 +434,41 @@ pub(super) fn alone(body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
             Ok(Some(encode_record(&Record::Merged { into, from: Vec::new() })))
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+
+    /// A release before there was that bit noted nothing of what it sent.
+    #[test]
+    fn what_an_earlier_release_has_journaled_is_unchecked() {
+        let version = Version { incarnation: 1, sequence: 2 };
+        let key = Key::new(0, b"k");
+        for sent in [false, true] {
+            let mut buffered = Buffered {
+                number: 3,
+                id: TxnId(version),
+                version,
+                given: Vec::new(),
+                sent,
+                unchecked: true,
+                buffered_at_ms: 4,
+                checks: vec![(key.clone(), version)],
+                writes: vec![Written { key: key.clone(), changes: vec![Change::Delete], told: false }],
+                shown: Vec::new(),
+                known: Vec::new(),
+            };
+            let early = encode_record(&Record::Buffered(buffered.clone()));
+            buffered.unchecked = false;
+            let now = encode_record(&Record::Buffered(buffered.clone()));
+            let differ: Vec<(u8, u8)> = early.iter().copied().zip(now).filter(|(early, now)| early != now).collect();
+            // It wrote whether it was sent, and nothing else.
+            assert_eq!(differ, [(u8::from(sent), u8::from(sent) | 2)]);
+            buffered.unchecked = true;
+            assert_eq!(decode_entry(&early), Ok(Entry::Record(Record::Buffered(buffered))));
+        }
     }
 }

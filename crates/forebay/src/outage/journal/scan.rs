@@ -132,7 +132,8 @@ pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
     let (mut standing, mut settled) = (Standing::Waiting, Vec::new());
     for record in records {
         match record {
-            Record::Known { key, read, .. } => {
+            Record::Known { key, read, unchecked, .. } => {
+                buffered.unchecked |= unchecked;
                 buffered.known.retain(|(known, _)| *known != key);
                 buffered.known.push((key, read));
             }

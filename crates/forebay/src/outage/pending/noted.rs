@@ -79,12 +79,9 @@ impl Buffer {
                 _ => row.stored.clone().and_then(|stored| made(stored, &entry.buffered.writes[at].changes)),
             };
             let Some(value) = value else { continue };
-            let mut known = become_known(&mut entry.buffered, [(key, Read { value, version })].into_iter());
-            if seen && !known.is_empty() && !entry.proven.is_checked(at) && !entry.buffered.unchecked {
-                entry.buffered.unchecked = true;
-                records.push(Record::Unchecked { number: entry.buffered.number });
-            }
-            records.append(&mut known);
+            let unchecked = seen && !entry.proven.is_checked(at);
+            let known = [(key, Read { value, version })].into_iter();
+            records.extend(become_known(&mut entry.buffered, known, unchecked));
         }
         records
     }
@@ -103,7 +100,7 @@ impl Buffer {
                 let checked = checks.get(&write.key).is_some_and(|(_, version)| *version == base);
                 checked.then(|| (&write.key, Read { value: write.after.clone(), version: base }))
             });
-            records.extend(become_known(&mut entry.buffered, made));
+            records.extend(become_known(&mut entry.buffered, made, false));
         }
         records
     }
@@ -153,14 +150,10 @@ impl Buffer {
             let entry = of_one.first().and_then(|(number, ..)| self.entries.get_mut(number));
             let Some(entry) = there(entry) else { continue };
             // What was sent behind those before it was not checked.
-            let went = !self.owned && entry.is_seen() && !entry.buffered.unchecked;
+            let unchecked = !self.owned && entry.is_seen();
             // Not charged: it is what the row holds, or held.
-            let mut known = become_known(&mut entry.buffered, of_one.iter().map(|(_, key, read)| (*key, read.clone())));
-            if went && !known.is_empty() {
-                entry.buffered.unchecked = true;
-                records.push(Record::Unchecked { number: entry.buffered.number });
-            }
-            records.append(&mut known);
+            let known = of_one.iter().map(|(_, key, read)| (*key, read.clone()));
+            records.extend(become_known(&mut entry.buffered, known, unchecked));
         }
         records
     }
@@ -262,8 +255,13 @@ impl Buffer {
     }
 }
 
-/// Documents are known to be so just behind `buffered`. Answers what the journal is to be told of that.
-fn become_known<'a>(buffered: &mut Buffered, documents: impl Iterator<Item = (&'a Key, Read)>) -> Vec<Record> {
+/// Documents are known to be so just behind `buffered`, which was sent `unchecked` before. Answers what the journal is
+/// to be told of that. It may have no room for that, so that it is said of each, and not once for all.
+fn become_known<'a>(
+    buffered: &mut Buffered,
+    documents: impl Iterator<Item = (&'a Key, Read)>,
+    unchecked: bool,
+) -> Vec<Record> {
     let known = ByKey::new(&buffered.known);
     // Made to a version, it stays made to that: sent otherwise, it goes unchecked.
     let replaces = |known: &Read, read: &Read| match known.version == read.version {
@@ -284,5 +282,6 @@ fn become_known<'a>(buffered: &mut Buffered, documents: impl Iterator<Item = (&'
         }
     }
     let number = buffered.number;
-    wanted.into_iter().map(|(key, read, _)| Record::Known { number, key: key.clone(), read }).collect()
+    let unchecked = unchecked && !mutation::on(Fault::KnownAsChecked);
+    wanted.into_iter().map(|(key, read, _)| Record::Known { number, key: key.clone(), read, unchecked }).collect()
 }

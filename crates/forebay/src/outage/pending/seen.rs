@@ -330,6 +330,10 @@ impl Buffer {
             // It may be in the store, with what others have made of it since.
             let sent = self.entries.get(&reader).is_some_and(|entry| entry.buffered.sent);
             self.settle_seen(reader, key, |seen, fingerprint| match told {
+                // It was settled before a kill. A row that is not there has another version each time.
+                Some((version, now)) if matches!(seen, Seen::Stored(_)) && reader <= next && now == *fingerprint => {
+                    *seen = Seen::Stored(version);
+                }
                 _ if !matches!(seen, Seen::Image | Seen::Exact) => {}
                 Some((version, now)) if reader <= next => {
                     let right = now == *fingerprint || (clean && *seen == Seen::Image);

@@ -9,7 +9,7 @@ use forebay::outage::pending::Merged;
 use super::{Answer, Kind, Step, Way, World, key, run};
 
 pub(super) const READ: usize = 0;
-const WRITTEN: usize = 2;
+pub(super) const WRITTEN: usize = 2;
 const LIST: usize = super::HASHES;
 
 /// A transaction that writes a document, in the journal.

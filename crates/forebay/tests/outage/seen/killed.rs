@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::mutation::{self, Fault};
 
-use super::cases::{JOURNAL, LOST, READ, SET_OUT, commit, land, reads, set_aside, world, writes};
+use super::cases::{JOURNAL, LOST, READ, SET_OUT, WRITTEN, commit, land, reads, set_aside, world, writes};
 use super::{Answer, Kind, Step, Way};
 
 /// The first of a batch is applied, and the answer is lost.
@@ -87,4 +87,37 @@ fn what_was_sent_at_once_is_checked_as_it_was() {
         assert_eq!(set_aside(&steps, true), 1, "{kind:?}");
     }
     assert!(!world(&[vec![open(Kind::Change), LOST, JOURNAL], read()], true).disturbed);
+}
+
+/// What was shown of it was settled before the end, and the row is not there: it has another version each time that it
+/// is asked for. Behind the reader waits one that has read what that makes.
+#[test]
+fn what_was_deleted_before_the_end_is_what_the_next_was_shown() {
+    let go = |reads: Vec<usize>, kind| {
+        let open = Step::Open { reads, writes: vec![(READ, kind)], asks: false };
+        vec![open, commit(), JOURNAL]
+    };
+    let crashes = Step::Land { which: 0, applied: 1, told: 1, answer: Answer { crashes: true, ..Answer::NONE } };
+    let written = [was_there(), go(vec![], Kind::Delete), go(vec![READ], Kind::Change), go(vec![READ], Kind::Change)];
+    let steps = [written.concat(), vec![SET_OUT, crashes]];
+    assert_eq!(set_aside(&steps, true), 0);
+    // Other programs' writes are found as ever.
+    let steps = [steps.concat(), vec![others(Kind::Change)]];
+    assert_eq!(set_aside(&steps, true), 1);
+}
+
+/// It is on its way unchecked when it is read, and the store says that it does not have it yet. Then others write, and
+/// it arrives. A start must not take what it was made to for what was read.
+#[test]
+fn what_becomes_known_on_the_way_is_not_taken_for_checked() {
+    let asks = Step::Open { reads: vec![READ], writes: vec![(WRITTEN, Kind::Change)], asks: true };
+    let sent = [was_there(), writes(READ, Kind::Unseen), vec![SET_OUT, asks, commit(), JOURNAL]].concat();
+    for notes in [0, 1, 2] {
+        let full = Step::Full { notes };
+        let steps = [vec![full], sent.clone(), vec![others(Kind::Change), UNHEARD, Step::Restart]];
+        assert_eq!(set_aside(&steps, true), 1, "without room for {notes}");
+    }
+    let _on = mutation::put_back(Some(Fault::KnownAsChecked));
+    let goes = || set_aside(&[sent.clone(), vec![others(Kind::Change), UNHEARD, Step::Restart]], true);
+    catch_unwind(AssertUnwindSafe(goes)).expect_err("it is applied to what it was not shown");
 }

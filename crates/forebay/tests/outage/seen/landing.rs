@@ -36,6 +36,7 @@ impl World {
             self.landed.insert(number);
             unknown |= place >= told;
             if unknown {
+                self.disturbed |= self.trigger && self.unnamed.contains(&number);
                 continue;
             }
             if let (CommitOutcome::Repeated(since), true) = (&mut outcome, answer.unread) {
@@ -48,7 +49,8 @@ impl World {
             looked.for_each(|(key, read)| *read = self.database.get(key));
         }
         // What did not arrive with what it was sent behind was not checked, and nobody knows that it will not land yet.
-        self.disturbed |= self.trigger && unknown && batch.commits.iter().skip(applied).any(|c| !self.is_checked(c));
+        let unheard = unknown || answer.crashes;
+        self.disturbed |= self.trigger && unheard && batch.commits.iter().skip(applied).any(|c| !self.is_checked(c));
         if stopped.is_none() && !unknown && answer.refuses {
             let next = batch.numbers.get(changed.len()).zip(batch.commits.get(changed.len()));
             let refused = next.filter(|(_, commit)| !self.database.has(commit.id));

@@ -91,6 +91,10 @@ pub enum Step {
     Tell {
         which: usize,
     },
+    /// The journal has no room for so many notes.
+    Full {
+        notes: usize,
+    },
     SuspectAll,
     Retry {
         which: usize,
@@ -179,6 +183,7 @@ fn steps_of(keys: Vec<usize>) -> impl Strategy<Value = Vec<Step>> {
         2 => (key.clone(), kinds(), any::<bool>()).prop_map(|(key, kind, seen)| Step::Others { key, kind, seen }),
         2 => key.prop_map(|key| Step::Ask { key }),
         2 => (0..2usize).prop_map(|which| Step::Tell { which }),
+        1 => (0..3usize).prop_map(|notes| Step::Full { notes }),
         1 => Just(Step::SuspectAll),
         1 => (0..3usize).prop_map(|which| Step::Retry { which }),
         1 => (0..3usize).prop_map(|which| Step::GiveUp { which }),

@@ -9,6 +9,11 @@ use forebay::store::{Commit, Write};
 
 use super::World;
 
+/// Whether it makes the document whatever that was.
+pub(super) fn is_alone(changes: &[Change]) -> bool {
+    matches!(changes.first(), Some(Change::Put(_) | Change::Delete))
+}
+
 impl World {
     /// Of what is made to documents that were not known, and so are not checked, a trigger's doing can't be told from
     /// what others did in between.
@@ -16,9 +21,8 @@ impl World {
         let mut proven: BTreeSet<&Key> = BTreeSet::new();
         let mut unproven = Vec::new();
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).skip(from) {
-            let alone = |write: &Write| matches!(write.changes.first(), Some(Change::Put(_) | Change::Delete));
             let checked = |key: &Key| commit.checks.iter().any(|(checked, _)| checked == key);
-            let known = |write: &&Write| alone(write) || checked(&write.key) || proven.contains(&write.key);
+            let known = |write: &&Write| is_alone(&write.changes) || checked(&write.key) || proven.contains(&write.key);
             let known: Vec<&Key> = commit.writes.iter().filter(known).map(|write| &write.key).collect();
             if known.len() < commit.writes.len() {
                 unproven.push(*number);
@@ -34,8 +38,7 @@ impl World {
 
     /// Whether a commit says itself what it is made to.
     pub(super) fn is_checked(&self, commit: &Commit) -> bool {
-        let alone = |write: &Write| matches!(write.changes.first(), Some(Change::Put(_) | Change::Delete));
         let checked = |key: &Key| commit.checks.iter().any(|(checked, _)| checked == key);
-        commit.writes.iter().all(|write| alone(write) || checked(&write.key))
+        commit.writes.iter().all(|write| is_alone(&write.changes) || checked(&write.key))
     }
 }
