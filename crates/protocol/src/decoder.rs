@@ -136,7 +136,7 @@ impl Decoder {
         }
     }
 
-    /// Fills `batch` with the complete requests at the front of `buffer`, at most `requests_max` of them, and takes
+    /// Fills `batch` with the complete requests at the front of `buffer` until it [is full](Batch::is_full), and takes
     /// their bytes off it. What comes before a protocol error is delivered first; the next call answers the error.
     pub fn decode_batch(
         &mut self,
@@ -147,7 +147,7 @@ impl Decoder {
         batch.clear();
         let mut start = 0;
         let mut error = None;
-        while batch.requests.len() < requests_max {
+        while !batch.is_full(requests_max) {
             // One behind others is the first of the next batch if it may be long: what it takes can be counted then.
             if !batch.is_empty() && buffer.len() - start > INLINE_BYTES_SHORT && self.begins_inline(&buffer[start..]) {
                 break;

@@ -141,6 +141,10 @@ impl PartialEq for Request {
 
 impl Eq for Request {}
 
+/// A batch takes no request behind so many arguments: a turn of a client that sends many wide ones is no longer than
+/// that of one that sends many short ones.
+pub const BATCH_ARGS: usize = 1 << 10;
+
 /// The complete requests of one read, sharing one piece of the buffer. Reused from batch to batch.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -159,6 +163,11 @@ impl Batch {
     /// Whether no request is in it.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    /// Whether it takes no more requests: it has `requests_max` of them, or all together [`BATCH_ARGS`] arguments.
+    pub fn is_full(&self, requests_max: usize) -> bool {
+        self.requests.len() >= requests_max || self.spans.len() >= BATCH_ARGS
     }
 
     /// The request at `index`, in the order received. Panics past [`Batch::len`], as indexing a slice does.
@@ -203,6 +212,7 @@ pub(crate) fn empty<T>(vector: &mut Vec<T>) {
 
 #[cfg(test)]
 mod tests {
+    use super::{BATCH_ARGS, Batch};
     use crate::{Decoder, Limits};
     use bytes::BytesMut;
 
@@ -215,5 +225,23 @@ mod tests {
         assert_eq!(copy.frame.len(), 6);
         assert_eq!(copy.arg_bytes(1), request.arg_bytes(1));
         assert_eq!((copy.get(1), copy.get(2)), (Some(b"key".as_slice()), None));
+    }
+
+    /// Of wide requests a turn takes fewer; of what is wider than a turn, one.
+    #[test]
+    fn a_batch_is_full_by_its_arguments() {
+        for (args, expected) in [(3, vec![16, 4]), (300, vec![4; 5]), (BATCH_ARGS, vec![1; 20]), (5000, vec![1; 20])] {
+            let request = format!("*{args}\r\n{}", "$1\r\nx\r\n".repeat(args));
+            let mut buffer = BytesMut::from(request.repeat(20).as_bytes());
+            let (mut decoder, mut batch) = (Decoder::new(Limits::default()), Batch::default());
+            let mut counts = Vec::new();
+            while decoder.decode_batch(&mut buffer, 16, &mut batch) != Ok(0) {
+                assert!(batch.frames().all(|frame| frame.args().len() == args));
+                counts.push(batch.len());
+                // Else nothing calls for the rest.
+                assert!(batch.is_full(16) || buffer.is_empty());
+            }
+            assert_eq!(counts, expected, "{args} arguments each");
+        }
     }
 }

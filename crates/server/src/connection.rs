@@ -123,7 +123,7 @@ impl<W: Wire> Connection<W> {
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
             Ok(0) => Ok(false),
-            Ok(count) => {
+            Ok(_) => {
                 if !authenticated {
                     self.shared.clients.heard(&self.client);
                 }
@@ -131,12 +131,13 @@ impl<W: Wire> Connection<W> {
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
                 self.session.open.touch(now);
+                let full = batch.is_full(frames_max);
                 let read_ahead = self.serve_batch(batch, !authenticated).await?;
                 self.session.take_shown();
                 batch.clear();
                 // What broke the protocol behind these is answered now, not when more comes.
                 let more = self.decoder.begins_inline(&self.input);
-                Ok(count == frames_max || read_ahead || more || self.decoder.has_failed())
+                Ok(full || read_ahead || more || self.decoder.has_failed())
             }
             Err(error) => {
                 self.session.answer(&error.to_reply());

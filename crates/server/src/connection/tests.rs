@@ -293,6 +293,15 @@ async fn pipelines_of_ordinary_replies_stay_within_the_room() {
     assert!(waits > 2 << 20 && waits < 6 << 20, "{waits} bytes wait");
 }
 
+/// What of a pipeline is left for the next turn is served then, and does not wait for more to come.
+#[tokio::test]
+async fn wide_pipelines_are_served_to_their_end() {
+    let wide = format!("EXISTS{}\r\n", " key".repeat(300)).into_bytes();
+    let mut connection = connection(&shared(|_| {}), &wide.repeat(20));
+    goes_on(&mut connection).await;
+    assert_eq!(connection.session.replies.bytes(), b":0\r\n".len() * 20);
+}
+
 /// A wide request waits for room no longer than its client is there.
 #[tokio::test]
 async fn a_wait_for_room_ends_with_the_client() {
