@@ -16,6 +16,8 @@ mod common;
 mod decided;
 #[path = "outage/decoded.rs"]
 mod decoded;
+#[path = "outage/defaults.rs"]
+mod defaults;
 #[path = "outage/differential.rs"]
 mod differential;
 #[path = "outage/disk_full.rs"]
