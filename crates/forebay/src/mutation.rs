@@ -66,6 +66,8 @@ pub enum Fault {
     ManyWithoutRoom,
     /// A client's complete requests are read on while others of it wait to be decoded.
     ReadBeforeDecoded,
+    /// Beside many clients as much is read of each pipeline as beside few.
+    ManyReadAhead,
     /// A wide request waits for room although its client has gone.
     RoomOutlivesClient,
     /// A key that turns out to be absent is not kept locked.

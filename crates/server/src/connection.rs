@@ -153,12 +153,12 @@ impl<W: Wire> Connection<W> {
     /// whether more came. One that has only said that it sends nothing more looks the same: it is refused what it waits
     /// for a lock for, and gets all other replies.
     async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
-        let Connection { wire, decoder, input, session, client, ended, .. } = self;
-        let (read, written) = (0, 0);
+        let Connection { wire, input, session, client, ended, .. } = self;
+        let (most, read, written) = (read_meanwhile(&self.shared), 0, 0);
         let (caller, counted) = (session.caller.clone(), session.counted.clone());
         let ended_before = *ended;
         let mut meanwhile =
-            Meanwhile { wire, decoder, input, client, counted, caller, stranger, ended: ended_before, read, written };
+            Meanwhile { wire, input, most, client, counted, caller, stranger, ended: ended_before, read, written };
         meanwhile.serve(session, batch).await?;
         let Meanwhile { ended: over, read, written, .. } = meanwhile;
         *ended = over;
@@ -227,7 +227,7 @@ impl<W: Wire> Connection<W> {
                 true => {}
                 false if read.is_some() => {
                     self.decoder.reserve(&mut self.input);
-                    if self.input.is_empty() && self.input.capacity() > BUFFER_KEPT_BYTES {
+                    if self.input.is_empty() && self.input.capacity() > read_ahead(&self.shared) {
                         self.input = BytesMut::new();
                         self.decoder.reserve(&mut self.input);
                     }
@@ -293,7 +293,7 @@ impl<W: Wire> Connection<W> {
     fn was_filled(&self) -> bool {
         let length = self.input.len();
         let filled = length == self.input.capacity() || self.taken() == self.place.bytes();
-        filled && length < INPUT_BYTES_MAX && is_read_on(&self.decoder, &self.input)
+        filled && length < INPUT_BYTES_MAX && is_read_on(&self.decoder, &self.input, &self.shared)
     }
 
     /// What the request that is not complete takes with its next step.

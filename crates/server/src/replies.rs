@@ -22,11 +22,17 @@ use crate::command::txn_error;
 /// Bytes of replies after which it is others' turn.
 const TURN_BYTES: usize = 512 << 10;
 
-/// Items of a reply, or bytes of one that has few, above which to encode it takes long.
+/// Items of a reply, or bytes of one that has few, above which it has room reserved before it is encoded.
 const LARGE_ITEMS: usize = 1024;
 const LARGE_BYTES: usize = 256 << 10;
 
-/// Whether to encode a reply takes long.
+/// Whether to encode a reply takes long. One that does is kept until its task has come to another thread, as are those
+/// of all clients that go there.
+pub fn takes_long(reply: &Reply) -> bool {
+    reply.encoded_bytes_max() > LARGE_BYTES
+}
+
+/// Whether there has to be room for a reply before it is encoded.
 pub fn is_large(reply: &Reply) -> bool {
     let bytes = |items: &[Reply]| items.iter().map(Reply::encoded_bytes_max).sum::<usize>();
     match reply {

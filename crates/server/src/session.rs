@@ -50,7 +50,7 @@ use crate::command::{Chance, Command, Effect, Flag, Run, document_error};
 use crate::crowd::Counted;
 use crate::monitor::Monitor;
 use crate::outage::Notice;
-use crate::replies::{Replies, is_large};
+use crate::replies::{Replies, takes_long};
 use crate::state::Shared;
 use crate::strangers::is_of_http;
 use crate::tally::Pending;
@@ -425,7 +425,7 @@ impl Session {
         }
         self.hints.used();
         self.time(command, frame, began);
-        if is_large(&reply) {
+        if takes_long(&reply) {
             let runtime = self.shared.engine.runtime().clone();
             runtime.leave().await;
             return runtime.aside(|| self.answer_as_done(reply));

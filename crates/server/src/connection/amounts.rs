@@ -12,6 +12,13 @@ pub(crate) const HELD_BYTES_MIN: usize = 32 << 10;
 /// A connection that waits for its client keeps so many bytes of its buffer of requests, and of its buffer of replies.
 pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
 
+/// What is read ahead of all clients is one so-manyth of `held_bytes_max`, as far as that goes.
+const AHEAD_PART: usize = 2;
+
+/// What an ordinary read takes, and what is read of each of many clients while its request waits.
+const READ_BYTES: usize = 16 << 10;
+const MEANWHILE_BYTES_FEW: usize = 2 << 10;
+
 /// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
 pub(super) const CONNECTION_BYTES: usize = 32 << 10;
 
@@ -47,11 +54,27 @@ pub(super) const LARGE_INPUT_BYTES: usize = 64 << 10;
 /// At most so many bytes are read for an argument before the connection looks at what else there is to do.
 pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of complete requests that are read before they are decoded, and that a buffer without requests keeps. Beside
+/// many clients it is what one read takes.
+///
+/// **Example.** At `--memory 64MiB` it is 32 KiB beside 256 clients, and 16 KiB beside 512.
+pub(super) fn read_ahead(shared: &Shared) -> usize {
+    if mutation::on(Fault::ManyReadAhead) {
+        return HELD_BYTES_MIN;
+    }
+    (shared.limits.held_bytes_max / AHEAD_PART / shared.clients.len().max(1)).clamp(READ_BYTES, HELD_BYTES_MIN)
+}
+
 /// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little.
 /// What waits in complete requests has no room, so each of a thousand clients might have a megabyte of them read.
-pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut) -> bool {
-    let little = input.len() <= HELD_BYTES_MIN && !decoder.is_wide(input);
+pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut, shared: &Shared) -> bool {
+    let little = input.len() <= read_ahead(shared) && !decoder.is_wide(input);
     little || decoder.bytes_missing(input) > 0 || mutation::on(Fault::ReadBeforeDecoded)
+}
+
+/// Bytes of input that are read while a request waits: enough to see the end of what the client sends.
+pub(super) fn read_meanwhile(shared: &Shared) -> usize {
+    if read_ahead(shared) < HELD_BYTES_MIN { MEANWHILE_BYTES_FEW } else { READ_BYTES }
 }
 
 /// A large request takes room in steps of so many bytes.

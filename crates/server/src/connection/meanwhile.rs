@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
 use forebay::txn::Caller;
-use forebay_protocol::{Batch, Decoder};
+use forebay_protocol::Batch;
 
 use super::wire::Wire;
 use crate::clients::Client;
@@ -16,14 +16,12 @@ use crate::crowd::Counted;
 use crate::replies::Outlet;
 use crate::session::Session;
 
-/// Bytes of input that are read while a request waits: enough to see the end of what the client sends.
-const READ_AHEAD_BYTES_MAX: usize = 16 << 10;
-
 /// A connection without its session.
 pub(super) struct Meanwhile<'a, W> {
     pub wire: &'a mut W,
-    pub decoder: &'a Decoder,
     pub input: &'a mut BytesMut,
+    /// Bytes of input that are read, at most.
+    pub most: usize,
     pub client: &'a Client,
     /// What waits for the client, as all know it.
     pub counted: Arc<Counted>,
@@ -91,15 +89,16 @@ impl<W: Wire> Meanwhile<'_, W> {
     }
 
     fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        while !self.stranger && !self.ended && self.input.len() < READ_AHEAD_BYTES_MAX {
+        while !self.stranger && !self.ended && self.input.len() < self.most {
             let Poll::Ready(readable) = self.wire.poll_readable(context) else { break };
             readable?;
-            if self.input.is_empty() && self.input.capacity() < READ_AHEAD_BYTES_MAX / 4 {
+            if self.input.capacity() - self.input.len() < self.most / 4 {
                 // A buffer behind a large request would be given as much memory as that had.
-                *self.input = BytesMut::new();
+                let mut apart = BytesMut::with_capacity(self.input.len() + self.most);
+                apart.extend_from_slice(self.input);
+                *self.input = apart;
             }
-            self.decoder.reserve(self.input);
-            match self.wire.try_read(self.input, READ_AHEAD_BYTES_MAX) {
+            match self.wire.try_read(self.input, self.most) {
                 Ok(0) => {
                     self.ended = true;
                     self.client.end();

@@ -347,17 +347,27 @@ async fn what_many_take_without_room_is_bounded() {
 }
 
 /// More is read behind an argument that is not complete, and not behind complete requests.
-#[test]
-fn complete_requests_are_decoded_before_more_is_read() {
-    let requests = || BytesMut::from(&b"PING\r\n".repeat(10_000)[..]);
+#[tokio::test]
+async fn complete_requests_are_decoded_before_more_is_read() {
+    let requests = |count: usize| BytesMut::from(&b"PING\r\n".repeat(count)[..]);
+    let shared = shared(|options| options.limits.held_bytes_max = 4 << 20);
     let mut decoder = Decoder::new(Default::default());
-    assert!(!is_read_on(&decoder, &requests()));
+    assert!(!is_read_on(&decoder, &requests(10_000), &shared));
     {
         let _fault = mutation::put_back(Some(Fault::ReadBeforeDecoded));
-        assert!(is_read_on(&decoder, &requests()), "the fault is found");
+        assert!(is_read_on(&decoder, &requests(10_000), &shared), "the fault is found");
+    }
+    // 20 KB, beside few and beside many.
+    assert!(is_read_on(&decoder, &requests(3_400), &shared));
+    let _many: Vec<_> = (0..300).map(|_| connection(&shared, b"")).collect();
+    assert!(!is_read_on(&decoder, &requests(3_400), &shared));
+    assert!(read_meanwhile(&shared) < read_ahead(&shared));
+    {
+        let _fault = mutation::put_back(Some(Fault::ManyReadAhead));
+        assert!(is_read_on(&decoder, &requests(3_400), &shared), "the fault is found");
     }
     let announced = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n";
     let mut input = BytesMut::from(&[&announced[..], &[b'x'; 50_000]].concat()[..]);
     assert!(matches!(decoder.decode(&mut input), Ok(None)));
-    assert!(is_read_on(&decoder, &input), "the argument at hand is read on");
+    assert!(is_read_on(&decoder, &input, &shared), "the argument at hand is read on");
 }
