@@ -3,6 +3,8 @@
 //! All peers answer the same requests in turn, round after round, so that what else the machine does hits all of them.
 //! Ratios within a run mean something, absolute figures little.
 
+mod alike;
+mod latency;
 mod memory;
 mod peers;
 mod policies;
@@ -15,6 +17,7 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 
+use latency::{Growth, Times};
 use peers::{CONTESTANTS, Contestant, Peer};
 use report::Row;
 use work::{Mode, Work};
@@ -69,6 +72,12 @@ pub struct Options {
     /// Only whether two threads disturb each other.
     #[arg(long)]
     sharing: bool,
+    /// Only how long single requests take.
+    #[arg(long)]
+    latency: bool,
+    /// Only how long single inserts take while a cache grows to so many entries.
+    #[arg(long)]
+    growth: Option<usize>,
     /// The tables go to this file, too.
     #[arg(long)]
     markdown: Option<std::path::PathBuf>,
@@ -95,6 +104,16 @@ fn main() -> std::io::Result<()> {
     }
     if options.policies {
         text += &policies::table(&options);
+        return done(&options, text);
+    }
+    if let Some(entries) = options.growth {
+        let others = if options.only.is_empty() { Vec::new() } else { chosen };
+        text += &report::growth(entries, &growth(entries, &others, &options));
+        return done(&options, text);
+    }
+    if options.latency {
+        let drawn = modes.into_iter().filter(|mode| *mode != Mode::Traces).flat_map(|mode| Work::all(mode, &options));
+        drawn.for_each(|work| text += &report::latency(&work.title, &latency(&work, &chosen, &options)));
         return done(&options, text);
     }
     for mode in modes {
@@ -163,6 +182,47 @@ fn measure(work: &Work, chosen: &[&Contestant], options: &Options) -> Vec<Row> {
     rows
 }
 
+/// How long requests take, of all peers in turn, round after round.
+fn latency(work: &Work, chosen: &[&Contestant], options: &Options) -> Vec<(&'static str, usize, Times)> {
+    let with_clock = [&peers::CLOCK].into_iter().chain(chosen.iter().copied());
+    let peers: Vec<_> = with_clock.filter_map(|peer| Some((peer.name, (peer.build)(work)?))).collect();
+    let mut rows = Vec::new();
+    for &threads in &options.threads {
+        let mut of_peers: Vec<Times> = peers.iter().map(|_| Times::new()).collect();
+        for round in 0..options.runs {
+            let parts = work.parts(threads, round);
+            let parts: Vec<&[u64]> = parts.iter().map(Vec::as_slice).collect();
+            for ((_, runner), times) in peers.iter().zip(&mut of_peers) {
+                times.merge(&runner.times(work.mode, &parts));
+            }
+        }
+        rows.extend(peers.iter().zip(of_peers).map(|((name, _), times)| (*name, threads, times)));
+    }
+    rows
+}
+
+/// What growing costs, of all peers in turn, round after round.
+fn growth(entries: usize, chosen: &[&Contestant], options: &Options) -> Vec<(&'static str, usize, Growth)> {
+    let growing: Vec<&Contestant> = peers::GROWING.iter().chain(chosen.iter().copied()).collect();
+    let mut rows: Vec<(&str, usize, Growth)> = Vec::new();
+    for round in 0..options.runs {
+        for &threads in &options.threads {
+            for peer in &growing {
+                let grown = (peer.growth)(entries, threads);
+                eprintln!("round {round}: {}, {threads} threads, worst {:?}", peer.name, grown.inserts.worst);
+                match rows.iter_mut().find(|row| (row.0, row.1) == (peer.name, threads)) {
+                    Some((_, _, all)) => {
+                        all.inserts.merge_round(&grown.inserts);
+                        all.removals.merge_round(&grown.removals);
+                    }
+                    None => rows.push((peer.name, threads, grown)),
+                }
+            }
+        }
+    }
+    rows
+}
+
 /// The instructions of a request are what a run with twice the requests takes more.
 fn probe(options: &Options, name: &str) -> std::io::Result<()> {
     let mode = options.modes.first().copied().unwrap_or(Mode::Hit);
@@ -180,9 +240,16 @@ fn probe(options: &Options, name: &str) -> std::io::Result<()> {
 pub trait Runner {
     /// Million requests per second over all threads, of which each asks a part, and the share of hits.
     fn run(&self, mode: Mode, parts: &[&[u64]]) -> (f64, f64);
+
+    /// How long each request takes.
+    fn times(&self, mode: Mode, parts: &[&[u64]]) -> Times;
 }
 
 impl<P: Peer> Runner for P {
+    fn times(&self, mode: Mode, parts: &[&[u64]]) -> Times {
+        latency::of_mode(self, mode, parts)
+    }
+
     fn run(&self, mode: Mode, parts: &[&[u64]]) -> (f64, f64) {
         let start = std::sync::Barrier::new(parts.len());
         let done: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use forebay_bench_engine::zipf::scattered;
 
 use crate::Runner;
+use crate::alike::Alike;
+use crate::latency;
 use crate::memory::allocated;
 use crate::sharing::{self, Beside};
 use crate::work::{Mode, Work, value};
@@ -17,11 +19,15 @@ type Fast = hashbrown::DefaultHashBuilder;
 pub trait Peer: Sync + Sized + 'static {
     /// It forgets nothing: it is asked for hits alone.
     const FORGETS: bool = true;
+    /// It is asked to remove: what shrinking costs is measured of ours alone.
+    const REMOVES: bool = false;
 
     fn new(capacity: usize) -> Self;
     fn get(&self, key: u64) -> Option<u64>;
     fn put(&self, key: u64, value: u64);
     fn len(&self) -> usize;
+
+    fn remove(&self, _: u64) {}
 
     /// After many inserts.
     fn settle(&self) {}
@@ -57,11 +63,20 @@ pub struct Contestant {
     pub memory: fn() -> (usize, usize),
     /// Million hits per second of one thread beside another one, for each of `sharing::ALL` that it can do.
     pub sharing: fn(usize) -> Vec<f64>,
+    /// What it costs to grow to so many entries, by so many threads.
+    pub growth: fn(usize, usize) -> latency::Growth,
 }
 
 const fn contestant<P: Peer>(name: &'static str) -> Contestant {
-    Contestant { name, build: build::<P>, memory: memory::<P>, sharing: sharing::<P> }
+    Contestant { name, build: build::<P>, memory: memory::<P>, sharing: sharing::<P>, growth: latency::growth::<P> }
 }
+
+/// Nothing: what looks at the clock cost.
+pub const CLOCK: Contestant = contestant::<Nothing>("clock");
+
+/// What is measured while it grows, beside others if they are named.
+pub const GROWING: [Contestant; 2] =
+    [CLOCK, contestant::<forebay_cache::Cache<u64, u64, Alike>>("forebay-cache, alike")];
 
 /// The first is what the others are compared with.
 pub const CONTESTANTS: &[Contestant] = &[
@@ -112,6 +127,26 @@ fn memory<P: Peer>() -> (usize, usize) {
     let keys: Vec<u64> = (0..COUNT as u64).map(scattered).collect();
     let (peer, bytes) = allocated(|| P::fill(&keys, COUNT));
     (peer.len(), bytes)
+}
+
+/// See [`CLOCK`].
+pub struct Nothing;
+
+impl Peer for Nothing {
+    fn new(_: usize) -> Nothing {
+        Nothing
+    }
+
+    #[inline]
+    fn get(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn put(&self, _: u64, _: u64) {}
+
+    fn len(&self) -> usize {
+        0
+    }
 }
 
 /// Read by all threads, written by none: the limit.

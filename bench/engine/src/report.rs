@@ -1,8 +1,11 @@
 //! The tables.
 
+use std::time::Duration;
+
 use forebay_bench_engine::machine::{load_averages, processors};
 
 use crate::Options;
+use crate::latency::{Growth, PAUSE, Times};
 
 /// What a peer did with so many threads.
 pub struct Row {
@@ -103,6 +106,44 @@ pub fn traces(threads: &[usize], works: &[(&str, Vec<Row>)]) -> String {
         text += &table(format!("Traces: get or insert, {count} threads, Mops over all threads"), count, Row::median);
     }
     text
+}
+
+fn micros(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    if micros < 10.0 { format!("{micros:.3}") } else { format!("{micros:.0}") }
+}
+
+/// How long single requests take.
+pub fn latency(title: &str, rows: &[(&str, usize, Times)]) -> String {
+    let mut text = format!("**{title}** (a request and a look at the clock, microseconds)\n\n");
+    text += "| | threads | p50 | p99 | p99.9 | worst |\n|---|---|---|---|---|---|\n";
+    for (name, threads, times) in rows {
+        let [half, most, nearly] = [0.5, 0.99, 0.999].map(|share| micros(times.at(share)));
+        text += &format!("| {name} | {threads} | {half} | {most} | {nearly} | {} |\n", micros(times.worst));
+    }
+    text + "\n"
+}
+
+/// How long single requests take while a cache grows, and while it shrinks.
+pub fn growth(entries: usize, rows: &[(&str, usize, Growth)]) -> String {
+    let mut text =
+        format!("**Growing to {entries} entries, a tenth more that evicts; removing all** (microseconds)\n\n");
+    text += "| | threads | entries | p50 | p99.9 | p99.99 | worst | above 200 | worst in every round | above 200 |\n";
+    text += "|---|---|---|---|---|---|---|---|---|---|\n";
+    let mut row = |name: &str, threads: usize, entries: usize, times: &Times| {
+        let [half, most, nearly] = [0.5, 0.999, 0.9999].map(|share| micros(times.at(share)));
+        let (worst, slowest, pauses) = (micros(times.worst), micros(times.slowest()), times.pauses);
+        let again = times.slow.values().filter(|time| **time > PAUSE).count();
+        let times = format!("{half} | {most} | {nearly} | {worst} | {pauses} | {slowest} | {again}");
+        text += &format!("| {name} | {threads} | {entries} | {times} |\n");
+    };
+    for (name, threads, grown) in rows {
+        row(name, *threads, grown.entries, &grown.inserts);
+        if !grown.removals.worst.is_zero() {
+            row(&format!("{name}, removals"), *threads, 0, &grown.removals);
+        }
+    }
+    text + "\n"
 }
 
 /// Hits of one thread, beside another one.

@@ -44,8 +44,9 @@ pub mod policy;
 mod sync;
 
 pub use engine::{
-    Ahead, Buffers, CAPACITY_MAX, Cause, Found, Full, Guard, Held, Inline, Item, Keyed, NoRoom, PINS_MAX, Packed,
-    Plain, Pointers, Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words, Writer,
+    Ahead, Buffers, CAPACITY_MAX, Cause, DEFERRED_SHARE, Found, Full, Guard, Held, HeldGuard, Inline, Item, Keyed,
+    NoRoom, PINS_MAX, Packed, Plain, Pointers, Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words,
+    Writer,
 };
 #[doc(hidden)]
 pub use local::{BlockReader, BlockWriter, NoBlock};

@@ -110,6 +110,11 @@ impl<P> Named<P> {
         self.0.store(thing.0.as_ptr(), release());
     }
 
+    /// Another name of the thing, which is not looked at: it may lie anywhere in memory. The shard's lock is held.
+    pub fn again(&self, _: &Leave) -> Named<P> {
+        Named(AtomicPtr::new(self.0.load(Ordering::Relaxed)), PhantomData)
+    }
+
     /// The thing, as long as the guard is there.
     #[inline(always)]
     pub fn follow<'g>(&self, _: &'g Guard<'_>) -> &'g P {

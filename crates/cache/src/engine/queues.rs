@@ -42,12 +42,15 @@ pub(super) struct Entry<'e> {
 
 /// See the module.
 pub(super) struct Queues {
+    /// A chunk in which no entry is has no memory.
     links: Vec<Box<[Link]>>,
+    /// Entries in each chunk.
+    used: Vec<u16>,
     small: List,
     main: List,
     small_max: usize,
     len: usize,
-    ghosts: Ghosts,
+    ghosts: Remembered,
 }
 
 impl Queues {
@@ -55,11 +58,12 @@ impl Queues {
     pub fn new(share: usize) -> Queues {
         Queues {
             links: Vec::new(),
+            used: Vec::new(),
             small: EMPTY,
             main: EMPTY,
             small_max: (share / 10).max(1),
             len: 0,
-            ghosts: Ghosts::new(),
+            ghosts: Remembered::default(),
         }
     }
 
@@ -70,9 +74,15 @@ impl Queues {
 
     /// An entry came in. `fills`: nothing was evicted for it.
     pub fn inserted(&mut self, slot: u32, hash: u64, weight: usize, fills: bool) {
-        while slot as usize >= self.links.len() * CHUNK {
-            self.links.push(vec![Link { before: NONE, after: NONE }; CHUNK].into_boxed_slice());
+        let chunk = slot as usize / CHUNK;
+        if chunk >= self.links.len() {
+            self.links.resize_with(chunk + 1, Box::default);
+            self.used.resize(chunk + 1, 0);
         }
+        if self.used[chunk] == 0 {
+            self.links[chunk] = vec![Link { before: NONE, after: NONE }; CHUNK].into_boxed_slice();
+        }
+        self.used[chunk] += 1;
         self.len += 1;
         let returns = self.ghosts.take(hash);
         let small_is_full = fills && self.small.weight + weight > self.small_max;
@@ -91,6 +101,11 @@ impl Queues {
         self.unlink(slot, weight);
         if evicted && from_small {
             self.ghosts.push(hash, self.len);
+        }
+        let chunk = slot as usize / CHUNK;
+        self.used[chunk] -= 1;
+        if self.used[chunk] == 0 {
+            self.links[chunk] = Box::default();
         }
         self.len -= 1;
     }
@@ -126,11 +141,12 @@ impl Queues {
     }
 
     pub fn ghosts(&self) -> Ghosts {
-        self.ghosts.clone()
+        let Remembered { cells, now, pushes } = &self.ghosts;
+        Ghosts { cells: cells.to_vec(), now: *now, pushes: *pushes }
     }
 
-    pub fn set_ghosts(&mut self, ghosts: Ghosts) {
-        self.ghosts = ghosts;
+    pub fn set_ghosts(&mut self, Ghosts { cells, now, pushes }: Ghosts) {
+        self.ghosts = Remembered { cells: Cells::of(&cells), now, pushes };
     }
 
     /// The entry to evict; `None`: there is no entry.
@@ -164,6 +180,7 @@ impl Queues {
     /// No slot from this one on is taken any more.
     pub fn fits(&mut self, slots: usize) {
         self.links.truncate(slots.div_ceil(CHUNK));
+        self.used.truncate(slots.div_ceil(CHUNK));
     }
 
     fn link(&mut self, slot: u32) -> &mut Link {
@@ -208,7 +225,7 @@ impl Queues {
     }
 
     pub fn bytes(&self) -> usize {
-        self.links.len() * CHUNK * size_of::<Link>() + self.ghosts.cells.len() * size_of::<u32>()
+        self.links.iter().map(|chunk| size_of_val(&**chunk)).sum::<usize>() + self.ghosts.cells.bytes()
     }
 
     /// Panics if these, with their weights, are not what stands in the queues, each in one.
@@ -236,8 +253,7 @@ const WAYS: usize = 4;
 /// The age of a ghost is told in so many steps of one turnover of the entries; older ones count as forgotten.
 const STEPS: usize = 64;
 
-/// Prints of the keys that were evicted without having been asked for again, four bytes each: sixteen bits of the hash
-/// and the time, in a table of fixed places: as many as there were entries. When it grows it begins empty.
+/// What is remembered of keys that left, as a snapshot has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ghosts {
     pub cells: Vec<u32>,
@@ -247,24 +263,81 @@ pub(crate) struct Ghosts {
     pub pushes: usize,
 }
 
-impl Ghosts {
-    fn new() -> Ghosts {
-        Ghosts { cells: Vec::new(), now: 0, pushes: 0 }
+/// Cells in chunks, which come when they are first written to. Another number of cells is empty at first; what was
+/// there before goes by and by. So no step is longer than a chunk, however many cells there are.
+#[derive(Default)]
+struct Cells {
+    len: usize,
+    chunks: Vec<Option<Box<[u32]>>>,
+    before: Vec<Option<Box<[u32]>>>,
+}
+
+impl Cells {
+    fn of(cells: &[u32]) -> Cells {
+        let chunks = cells.chunks(CHUNK).map(|chunk| Some(chunk.into()));
+        Cells { len: cells.len(), chunks: chunks.collect(), before: Vec::new() }
     }
 
+    fn to_vec(&self) -> Vec<u32> {
+        let mut cells = vec![0; self.len];
+        for (to, from) in cells.chunks_mut(CHUNK).zip(&self.chunks) {
+            from.iter().for_each(|from| to.copy_from_slice(from));
+        }
+        cells
+    }
+
+    /// So many cells, all empty.
+    fn begin_with(&mut self, len: usize) {
+        self.before.append(&mut self.chunks);
+        self.chunks = std::iter::repeat_with(|| None).take(len.div_ceil(CHUNK)).collect();
+        self.len = len;
+    }
+
+    /// The cells that a ghost may stand in, if they were written to.
+    fn ways(&mut self, hash: u64) -> Option<&mut [u32]> {
+        let first = self.first(hash);
+        let chunk = self.chunks.get_mut(first / CHUNK)?.as_mut()?;
+        chunk.get_mut(first % CHUNK..first % CHUNK + WAYS)
+    }
+
+    /// The same to be written to.
+    fn ways_to_write(&mut self, hash: u64) -> Option<&mut [u32]> {
+        self.before.pop();
+        let at = self.first(hash) / CHUNK;
+        let len = self.len.min(CHUNK);
+        if let Some(chunk) = self.chunks.get_mut(at) {
+            chunk.get_or_insert_with(|| vec![0; len].into_boxed_slice());
+        }
+        self.ways(hash)
+    }
+
+    fn first(&self, hash: u64) -> usize {
+        (hash >> 16) as usize % (self.len / WAYS).max(1) * WAYS
+    }
+
+    fn bytes(&self) -> usize {
+        let there = self.chunks.iter().chain(&self.before).flatten().map(|chunk| size_of_val(&**chunk));
+        there.sum::<usize>() + (self.chunks.len() + self.before.len()) * size_of::<Option<Box<[u32]>>>()
+    }
+}
+
+/// Prints of the keys that were evicted without having been asked for again, four bytes each: sixteen bits of the hash
+/// and the time, in a table of fixed places: as many as there were entries. When it grows it begins empty.
+#[derive(Default)]
+struct Remembered {
+    cells: Cells,
+    now: u16,
+    pushes: usize,
+}
+
+impl Remembered {
     fn print(hash: u64) -> u16 {
         (hash as u16).max(1)
     }
 
-    fn ways(&mut self, hash: u64) -> &mut [u32] {
-        let buckets = self.cells.len() / WAYS;
-        let at = if buckets == 0 { 0 } else { (hash >> 16) as usize % buckets };
-        self.cells.get_mut(at * WAYS..(at + 1) * WAYS).unwrap_or_default()
-    }
-
     fn push(&mut self, hash: u64, entries: usize) {
-        if self.cells.len() < entries {
-            self.cells = vec![0; entries.next_power_of_two().max(WAYS)];
+        if self.cells.len < entries {
+            self.cells.begin_with(entries.next_power_of_two().max(WAYS));
         }
         self.pushes += 1;
         if self.pushes * STEPS >= entries {
@@ -274,8 +347,8 @@ impl Ghosts {
         let age = |cell: &&mut u32| {
             if **cell == 0 { usize::MAX } else { usize::from(now.wrapping_sub((**cell >> 16) as u16)) }
         };
-        if let Some(cell) = self.ways(hash).iter_mut().max_by_key(age) {
-            *cell = u32::from(now) << 16 | u32::from(Ghosts::print(hash));
+        if let Some(cell) = self.cells.ways_to_write(hash).unwrap_or_default().iter_mut().max_by_key(age) {
+            *cell = u32::from(now) << 16 | u32::from(Remembered::print(hash));
         }
     }
 
@@ -283,9 +356,35 @@ impl Ghosts {
     fn take(&mut self, hash: u64) -> bool {
         let now = self.now;
         let is_it = |cell: &&mut u32| {
-            **cell as u16 == Ghosts::print(hash) && usize::from(now.wrapping_sub((**cell >> 16) as u16)) <= STEPS
+            **cell as u16 == Remembered::print(hash) && usize::from(now.wrapping_sub((**cell >> 16) as u16)) <= STEPS
         };
-        let found = self.ways(hash).iter_mut().find(is_it);
+        let found = self.cells.ways(hash).unwrap_or_default().iter_mut().find(is_it);
         found.map(|cell| *cell = 0).is_some()
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    /// What is remembered grows with the entries, by a chunk and the places of chunks at most.
+    #[test]
+    fn no_step_of_what_is_remembered_is_long() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut remembered = Remembered::default();
+        for entries in 1..=if cfg!(miri) { 3_000 } else { 100_000 } {
+            let (hash, before) = (random.u64(..), remembered.cells.bytes());
+            remembered.push(hash, entries);
+            let now = remembered.cells.bytes();
+            let places = remembered.cells.chunks.len() * size_of::<Option<Box<[u32]>>>();
+            assert!(now.abs_diff(before) <= CHUNK * size_of::<u32>() + places, "{before} to {now} bytes");
+            if entries.is_power_of_two() {
+                let ghosts = remembered.cells.to_vec();
+                assert_eq!(Cells::of(&ghosts).to_vec(), ghosts, "a snapshot has all");
+            }
+            assert!(remembered.take(hash), "it is there");
+            remembered.push(hash, entries);
+        }
+        assert!(remembered.cells.before.is_empty(), "what was there before has gone");
     }
 }

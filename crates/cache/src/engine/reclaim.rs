@@ -31,6 +31,8 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
+use smallvec::SmallVec;
+
 use crate::mutation::{Fault, on};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 
@@ -42,6 +44,9 @@ const BLOCKS: usize = if cfg!(feature = "loom") { 1 } else { 20 };
 
 /// The age of a seat in which no guard sits.
 const EMPTY: u64 = 0;
+
+/// The age of the oldest guard where there is none.
+pub(super) const NO_GUARD: u64 = u64::MAX;
 
 /// Where a thread says in which age its guard began. Alone on its lines of memory: only its thread writes it.
 #[repr(align(128))]
@@ -63,6 +68,18 @@ pub(super) struct Collector<G> {
     bags: Mutex<VecDeque<Bag<G>>>,
     /// The weight of all that is out of sight and not yet dropped.
     deferred: AtomicUsize,
+}
+
+/// Bags that are dropped when one is retired, at most: so a guard that has kept many costs no operation much when it
+/// ends, and what it has kept is gone after a third as many more.
+const BAGS_MAX: usize = 4;
+
+/// What a step of collecting has found.
+pub(super) struct Step {
+    /// The age in which the oldest guard began, or [`NO_GUARD`].
+    pub oldest: u64,
+    /// Something was dropped, and more may be to drop.
+    pub drops: bool,
 }
 
 /// What was retired together.
@@ -149,13 +166,13 @@ impl<G> Collector<G> {
         sum
     }
 
-    /// Drops these contents, which are out of sight, when no guard may see them; and what can be dropped now. The
-    /// caller holds no lock: what is dropped may be a program's own.
+    /// Drops these contents, which are out of sight, when no guard may see them; and some of what can be dropped now.
+    /// The caller holds no lock: what is dropped may be a program's own.
     pub fn retire(&self, contents: Vec<G>, weight: usize) {
         self.retire_with(contents, weight, drop);
     }
 
-    /// Retires `contents`; `drops` is given what can be dropped now.
+    /// Retires `contents`; `drops` is given some of what can be dropped now.
     pub fn retire_with(&self, contents: Vec<G>, weight: usize, drops: impl FnMut(Vec<G>)) {
         self.deferred.fetch_add(weight, Ordering::Relaxed);
         let mut bags = self.bags();
@@ -165,39 +182,40 @@ impl<G> Collector<G> {
         self.drop_expired(bags, drops);
     }
 
-    /// Drops what can be dropped now; answers the age in which the oldest guard began.
-    pub fn collect(&self) -> u64 {
-        self.collect_with(drop)
+    /// Drops some of what can be dropped now.
+    pub fn collect_some(&self) -> Step {
+        self.drop_expired(self.bags(), drop)
     }
 
-    /// Looks for what can be dropped now, and gives it to `drops`.
-    pub fn collect_with(&self, drops: impl FnMut(Vec<G>)) -> u64 {
-        self.drop_expired(self.bags(), drops)
+    /// Looks for all that can be dropped now, and gives it to `drops`.
+    pub fn collect_with(&self, mut drops: impl FnMut(Vec<G>)) {
+        while self.drop_expired(self.bags(), &mut drops).drops {}
     }
 
-    fn drop_expired(&self, mut bags: MutexGuard<'_, VecDeque<Bag<G>>>, mut drops: impl FnMut(Vec<G>)) -> u64 {
+    fn drop_expired(&self, mut bags: MutexGuard<'_, VecDeque<Bag<G>>>, mut drops: impl FnMut(Vec<G>)) -> Step {
         let oldest = self.oldest_guard();
-        let expired = bags.iter().take_while(|bag| bag.stamp < oldest).count();
-        let expired: Vec<Bag<G>> = bags.drain(..expired).collect();
+        let expired = bags.iter().take(BAGS_MAX).take_while(|bag| bag.stamp < oldest).count();
+        let step = Step { oldest, drops: expired > 0 };
+        let expired: SmallVec<[Bag<G>; BAGS_MAX]> = bags.drain(..expired).collect();
         drop(bags);
         for bag in expired {
             // Even if a drop in it panics.
             let _counted = Counted { deferred: &self.deferred, weight: bag.weight };
             drops(bag.contents);
         }
-        oldest
+        step
     }
 
     /// The age in which the oldest guard began.
     fn oldest_guard(&self) -> u64 {
         if on(Fault::DroppedUnderGuard) {
-            return u64::MAX;
+            return NO_GUARD;
         }
         if !on(Fault::LookFenceMissing) {
             fence(Ordering::SeqCst);
         }
         let ages = self.seats.iter().filter_map(OnceLock::get).flatten().map(|seat| seat.since.load(Ordering::Relaxed));
-        let oldest = ages.filter(|&age| age != EMPTY).min().unwrap_or(u64::MAX);
+        let oldest = ages.filter(|&age| age != EMPTY).min().unwrap_or(NO_GUARD);
         if !on(Fault::LookUnordered) {
             fence(Ordering::Acquire);
         }

@@ -364,6 +364,8 @@ impl<R: Entry> Index<R> {
         else {
             return debug_assert!(false, "segments have owners");
         };
+        // Each entry is asked for its hash and lies anywhere in memory: they are fetched all at the same time.
+        from.words().filter_map(|word| word.look_locked(&self.leave).entry()).for_each(prefetch);
         let bit = 64 - self.above - zero.depth().max(1);
         for word in from.words() {
             let seen = word.look_locked(&self.leave);
@@ -391,12 +393,9 @@ impl<R: Entry> Index<R> {
         let old = &self.directory;
         let names = (0..1usize << depth).map(|place| {
             let before = if depth > old.depth { place / 2 } else { place * 2 };
-            let segment = old.names[before].follow_locked(&self.leave);
-            self.segments.get(segment.number()).map(Named::new)
+            old.names[before].again(&self.leave)
         });
-        let names: Option<Box<[Named<Segment<R>>]>> = names.collect();
-        debug_assert!(names.is_some(), "segments have owners");
-        let Some(names) = names else { return };
+        let names: Box<[Named<Segment<R>>]> = names.collect();
         self.copied += names.len();
         let directory = Own::new(Directory::new(depth, names));
         root.directory.set(&directory);

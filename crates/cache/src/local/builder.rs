@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Cause, Life, NEVER, Pointers};
+use crate::engine::{Cause, HeldGuard, HeldListener, Life, NEVER, Pointers};
 use crate::policy::{Choice, PolicyError, Unit, choose};
 
 use super::counters::Counters;
@@ -28,6 +28,7 @@ pub struct Builder<K, V, S = Hashing> {
     lifetime: Lifetime,
     lifetimes: Option<Box<Lifetimes<K, V>>>,
     listener: Option<Listener<K, V>>,
+    guard_listener: Option<HeldListener>,
     clock: Option<Box<dyn Clock>>,
     counts: bool,
     policy: Option<Choice>,
@@ -46,6 +47,7 @@ impl<K, V> Builder<K, V> {
             lifetime: Lifetime::ENDLESS,
             lifetimes: None,
             listener: None,
+            guard_listener: None,
             clock: None,
             counts: false,
             policy: None,
@@ -80,7 +82,18 @@ impl<K, V, S> Builder<K, V, S> {
     /// ```
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> Builder<K, V, H> {
         let Builder {
-            capacity, hashing, weigher, lifetime, lifetimes, listener, clock, counts, policy, tagger, ..
+            capacity,
+            hashing,
+            weigher,
+            lifetime,
+            lifetimes,
+            listener,
+            guard_listener,
+            clock,
+            counts,
+            policy,
+            tagger,
+            ..
         } = self;
         let rehash = None;
         Builder {
@@ -92,6 +105,7 @@ impl<K, V, S> Builder<K, V, S> {
             lifetime,
             lifetimes,
             listener,
+            guard_listener,
             clock,
             counts,
             policy,
@@ -179,6 +193,31 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
+    /// Is told of a guard that is held so long that nothing more is stored (see [`Cache::guard`]): once for each such
+    /// guard, by a thread that waited for it in vain, without a lock. It may use the cache. What it panics with is
+    /// dropped. A program writes a warning here: as long as the guard is held, the cache answers and does not change.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use forebay_cache::Cache;
+    ///
+    /// let warnings = Arc::new(Mutex::new(Vec::new()));
+    /// let log = warnings.clone();
+    /// let cache = Cache::builder().capacity(80).guard_listener(move |held| log.lock().unwrap().push(held)).build();
+    /// (0..80).for_each(|key| _ = cache.insert(key, "old"));
+    /// let guarded = cache.guard();
+    /// let stored = (0..80).filter(|key| cache.insert(*key, "new")).count();
+    /// assert!(stored < 20, "an eighth of the capacity, and what is on its way");
+    /// let warnings = warnings.lock().unwrap();
+    /// assert_eq!((warnings.len(), warnings[0].deferred_max), (1, 10));
+    /// ```
+    ///
+    /// [`Cache::guard`]: crate::Cache::guard
+    pub fn guard_listener(mut self, listener: impl Fn(HeldGuard) + Send + Sync + 'static) -> Self {
+        self.guard_listener = Some(Box::new(listener));
+        self
+    }
+
     /// Says what time it is in place of the system's clock, which does not go back.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
@@ -262,7 +301,9 @@ impl<K, V, S> Builder<K, V, S> {
         };
         let lifetime = self.lifetime;
         let unit = if self.weigher.is_some() { Unit::Bytes } else { Unit::Entries };
-        let entries = Pointers::new(self.capacity).with_life(life, self.listener.map(tell));
+        let entries = Pointers::new(self.capacity)
+            .with_life(life, self.listener.map(tell))
+            .with_held_listener(self.guard_listener);
         Cache {
             entries: match &self.policy {
                 Some(choice) => entries.with_policy(choice, unit),

@@ -35,8 +35,10 @@ pub struct Statistics {
     /// The weight of entries that are pinned.
     pub pinned: usize,
     /// The weight of what has left and is not dropped yet. Guards that are held for long keep it; beyond an eighth of
-    /// the capacity nothing new is stored.
+    /// the capacity ([`DEFERRED_SHARE`](crate::DEFERRED_SHARE)) nothing new is stored.
     pub deferred: usize,
+    /// Guards that were held so long that something was not stored for them.
+    pub held_guards: u64,
     /// Entries that there are.
     pub entries: usize,
     /// What they weigh.

@@ -8,8 +8,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
     /// A guard, under which values are read in place, and many of them faster than one by one.
     ///
     /// As long as it is there, nothing that is evicted, replaced or removed is dropped. When an eighth of the capacity
-    /// waits for that, nothing more is stored: so the entries that are in memory weigh at most 37/32 of the capacity,
-    /// and one entry for each thread that inserts.
+    /// ([`DEFERRED_SHARE`](crate::DEFERRED_SHARE)) waits for that, nothing more is stored: so the entries that are in
+    /// memory weigh at most 37/32 of the capacity, and one entry for each thread that inserts. A program is told of
+    /// such a guard by [`Builder::guard_listener`](crate::Builder::guard_listener).
     ///
     /// ```
     /// let cache = forebay_cache::Cache::new(10);
@@ -93,8 +94,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         let counters = self.counters.as_ref()?;
         let [evicted, expired, replaced, removed] = self.entries.left();
         let (entries, weight, pinned) = (self.len(), self.weight(), self.entries.pinned());
-        let (sums, deferred) = (counters.sums(), self.entries.deferred());
-        Some(Statistics { evicted, expired, replaced, removed, entries, weight, pinned, deferred, ..sums })
+        let (sums, deferred, held_guards) = (counters.sums(), self.entries.deferred(), self.entries.held_guards());
+        Some(Statistics { evicted, expired, replaced, removed, entries, weight, pinned, deferred, held_guards, ..sums })
     }
 
     /// Entries, counted shard after shard, and with them what has expired and was not taken out yet.

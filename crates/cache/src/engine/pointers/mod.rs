@@ -21,7 +21,12 @@
 //! What went out of sight and may still be seen by a guard is bounded too. While more than an eighth of the budget is
 //! deferred, and the guards do not end soon, no newcomer is stored ([`Put::Refused`]). What is replaced is removed
 //! then. So all records that there are weigh at most 37/32 of the budget, and one entry for each thread that inserts.
-//! (That is the budget, an eighth, and a quarter of that in the shards' hands.)
+//! (That is the budget, an eighth, and a quarter of that in the shards' hands.) A guard for which newcomers are refused
+//! is told once (`held.rs`).
+//!
+//! Segments and directories that growing has replaced wait beside that, without a weight. They are fewer than the
+//! segments that there are, unless the cache has shrunk meanwhile, and then what left is deferred and bounded. So with
+//! guards the table takes twice its memory at worst.
 //!
 //! # Publication
 //!
@@ -38,6 +43,7 @@
 //!   in otherwise: that is the caller's part (fences, `docs/guarantees.md`, C).
 
 mod guarded;
+mod held;
 mod limbo;
 mod line;
 mod pins;
@@ -50,7 +56,7 @@ use crate::mutation::{Fault, on};
 use std::sync::Arc;
 
 use crate::policy::{self, Choice, Learned, Policy, Settings, Unit};
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 use super::boxed::{Own, Record, Seen};
 use super::budget::Budget;
@@ -64,9 +70,12 @@ use super::shard::Present;
 use super::slab::Slab;
 use super::{SHARDS_MAX, SHARDS_PER_CPU};
 use guarded::Guarded;
+use held::Waits;
 use limbo::{Limbo, Retired};
 
 pub(crate) use guarded::{Life, Rule};
+pub use held::HeldGuard;
+pub(crate) use held::HeldListener;
 pub use limbo::Cause;
 pub(crate) use limbo::{Due, Listener};
 pub use pins::PINS_MAX;
@@ -78,8 +87,8 @@ const SHARE_MIN: usize = 2048;
 /// A buffer of hits has a note for so many entries of the shard, within bounds.
 const ENTRIES_PER_NOTE: usize = 32;
 
-/// One so-manyth of the budget may be deferred before newcomers are refused.
-const DEFERRED_SHARE: usize = 8;
+/// One so-manyth of the capacity may have left and wait for guards to end, before newcomers are refused.
+pub const DEFERRED_SHARE: usize = 8;
 
 /// A cache of items that lie apart, for caches that give it their own keys and protocol: it is told hashes and asked
 /// with comparisons. [`Cache`](crate::Cache) is the one for programs.
@@ -108,8 +117,7 @@ pub struct Pointers<T> {
     shards_log2: u32,
     budget: Budget,
     collector: Collector<Retired<T>>,
-    /// The age of a guard that was waited for in vain.
-    held_long: AtomicU64,
+    waits: Waits,
     /// Held by the thread that gathers credit: two could wait for each other's.
     gathering: Mutex<()>,
     /// Held by the thread that changes the capacity.
@@ -201,6 +209,12 @@ impl<T> Pointers<T> {
         self
     }
 
+    /// The same, which tells of guards that newcomers are refused for.
+    pub(crate) fn with_held_listener(mut self, listener: Option<HeldListener>) -> Pointers<T> {
+        self.waits.listened_to(listener);
+        self
+    }
+
     /// The same, which is empty, by a policy of the table.
     pub(crate) fn with_policy(self, choice: &Choice, unit: Unit) -> Pointers<T> {
         let settings = choice.settings(unit, (self.capacity() / self.shards.len()) as u64);
@@ -244,7 +258,7 @@ impl<T> Pointers<T> {
             shards_log2,
             budget: Budget::weights(capacity, count),
             collector: Collector::new(),
-            held_long: AtomicU64::new(0),
+            waits: Waits::new(),
             gathering: Mutex::new(()),
             resizing: Mutex::new(()),
             turn: AtomicUsize::new(0),
@@ -408,6 +422,11 @@ impl<T> Pointers<T> {
     /// The weight of what is out of sight and not yet dropped, but for what is still in shards' hands.
     pub fn deferred(&self) -> usize {
         self.collector.deferred()
+    }
+
+    /// Guards that operations have waited for in vain.
+    pub(crate) fn held_guards(&self) -> u64 {
+        self.waits.guards()
     }
 
     /// Credit that a shard may have before it evicts for itself rather than gathers.

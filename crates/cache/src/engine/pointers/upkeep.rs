@@ -72,7 +72,7 @@ impl<T> Pointers<T> {
                 drop(due);
             }
         }
-        self.collector.collect();
+        self.collector.collect_with(drop);
     }
 
     /// Tells `each` of the entries with hashes like `from`, as many as stand together, with their hashes; answers from

@@ -81,7 +81,7 @@ pub fn flush<T>(cache: &Pointers<T>) {
         let due = shard.lock().limbo.all(cache);
         drop(due);
     }
-    cache.collector.collect();
+    cache.collector.collect_with(drop);
 }
 
 /// What tests ask about.

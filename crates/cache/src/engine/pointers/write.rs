@@ -1,8 +1,9 @@
 //! How an entry comes in and goes out: credit, several tries, and what is refused.
 
 use super::super::boxed::{Own, Seen};
-use super::super::reclaim::Guard;
+use super::super::reclaim::{Guard, NO_GUARD};
 use super::guarded::{Newcomer, NotIn, Rule};
+use super::held::HeldGuard;
 use super::limbo::{Cause, Due};
 use super::{Pointers, Put};
 use crate::sync::{Ordering, yield_now};
@@ -126,21 +127,33 @@ impl<T> Pointers<T> {
     }
 
     /// Whether newcomers may send others out of sight: guards do not keep too much. A guard that is only there because
-    /// its thread does not run just now is waited for; one that was waited for in vain is not waited for again.
+    /// its thread does not run just now is waited for; one that was waited for in vain is told of, and is not waited
+    /// for again.
     pub(crate) fn may_defer(&self) -> bool {
-        let mut oldest = 0;
-        for _ in 0..YIELDS_MAX {
+        let mut oldest = NO_GUARD;
+        let mut yields = 0;
+        while yields < YIELDS_MAX {
             if self.collector.deferred() <= self.deferred_max() {
                 return true;
             }
-            oldest = self.collector.collect();
-            if oldest == self.held_long.load(Ordering::Relaxed) {
+            let step = self.collector.collect_some();
+            oldest = step.oldest;
+            if step.drops {
+                continue;
+            }
+            if oldest != NO_GUARD && self.waits.was_in_vain(oldest) {
                 break;
             }
             yield_now();
+            yields += 1;
         }
-        self.held_long.store(oldest, Ordering::Relaxed);
-        self.collector.deferred() <= self.deferred_max()
+        let held = HeldGuard { deferred: self.collector.deferred(), deferred_max: self.deferred_max() };
+        let too_much = held.deferred > held.deferred_max;
+        // Without a guard another thread is dropping it.
+        if too_much && oldest != NO_GUARD {
+            self.waits.in_vain(oldest, held);
+        }
+        !too_much
     }
 
     /// Takes credit out of what is left and from the shards in turn, by evicting where it must; all of `needed`, or as

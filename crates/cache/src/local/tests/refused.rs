@@ -141,6 +141,45 @@ fn a_guard_that_is_held_for_long_is_seen() {
     assert_eq!(cache.statistics().map(|now| now.deferred), Some(0));
 }
 
+/// Each guard that nothing is stored for is told once, whatever its listener does.
+#[test]
+fn a_guard_that_is_held_for_long_is_told_once() {
+    let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let whole: Arc<std::sync::OnceLock<Cache<u64, u64>>> = Arc::default();
+    let (told, itself) = (log.clone(), Arc::downgrade(&whole));
+    let listener = move |held: crate::HeldGuard| {
+        let whole = itself.upgrade().expect("it is there");
+        let cache = whole.get().expect("it is there");
+        assert!(!cache.entries.is_locked(), "it is told without a lock");
+        told.lock().expect("whole").push((held, cache.insert(1, 1)));
+        panic!("this ends in the cache");
+    };
+    let built = Cache::builder().capacity(800).guard_listener(listener).statistics().build();
+    let cache = whole.get_or_init(|| built);
+    (0..800).for_each(|key| _ = cache.insert(key, key));
+    for guards in 1..=3 {
+        let guarded = cache.guard();
+        let stored = (1000..3000).filter(|&key| cache.insert(key, key)).count();
+        assert!((100..200).contains(&stored), "{stored}");
+        let told = log.lock().expect("whole").clone();
+        assert_eq!(told.len(), guards, "each guard is told once");
+        let &(held, stored_meanwhile) = told.last().expect("it was told");
+        assert_eq!((held.deferred_max, stored_meanwhile), (800 / crate::DEFERRED_SHARE, false));
+        assert!(held.deferred > held.deferred_max && held.deferred <= held.deferred_max * 5 / 4, "{held:?}");
+        assert_eq!(cache.statistics().map(|now| now.held_guards), Some(guards as u64));
+        drop(guarded);
+        cache.run_pending();
+        assert!(cache.insert(1, 1) && cache.statistics().is_some_and(|now| now.deferred == 0));
+    }
+    // A guard that ends soon is not told.
+    for key in 0..2000 {
+        let guarded = cache.guard();
+        cache.insert(key, key);
+        drop(guarded);
+    }
+    assert_eq!(log.lock().expect("whole").len(), 3);
+}
+
 /// Thresholds of policies at their limits, and what is none.
 #[test]
 fn thresholds_at_the_limits() {

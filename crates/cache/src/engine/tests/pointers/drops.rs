@@ -125,6 +125,31 @@ fn what_a_guard_keeps_is_bounded() {
     }
 }
 
+/// What a guard has kept is dropped in small steps when it ends, by the operations that come then.
+#[test]
+fn what_a_guard_kept_is_dropped_in_steps() {
+    let kept: u64 = if cfg!(miri) { 600 } else { 8000 };
+    // As many as leave together, and as many such bags as go in a step (`limbo.rs`, `reclaim.rs`).
+    let most = 64 * 4;
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let counting = Counting { cache: Pointers::build(10 * kept as usize, 0), log: log.clone() };
+    let dropped = || log.lock().expect("no drop panics").iter().filter(|&&drops| drops > 0).count();
+    (0..kept).for_each(|key| counting.insert(key, 1));
+    let guard = counting.cache.pin();
+    (0..kept).for_each(|key| counting.cache.remove(spread(key), |item| item.key == key, |_| ()));
+    assert_eq!(dropped(), 0, "the guard keeps all");
+    drop(guard);
+    let (mut before, mut steps) = (0, 0);
+    while before < kept as usize {
+        // Each brings in what the next one replaces.
+        counting.insert(kept, 1);
+        let now = dropped();
+        assert!(now - before <= most, "{} are dropped in one step", now - before);
+        (before, steps) = (now, steps + 1);
+        assert!(steps <= kept, "it goes on");
+    }
+}
+
 /// A guard inside of another is none that counts, and a guard keeps what was there when it began.
 #[test]
 fn guards_nest() {

@@ -85,7 +85,7 @@ fn retired(guards: usize) {
     bare.collector.retire(vec![old], 1);
     let found = reader.join().expect("it does not panic");
     assert!(found.iter().all(|item| matches!(item, Some(1 | 2))), "{found:?}");
-    bare.collector.collect();
+    bare.collector.collect_with(drop);
     assert_eq!(bare.collector.deferred(), 0, "without guards nothing is left");
     drop(new);
 }

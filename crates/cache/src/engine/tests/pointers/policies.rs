@@ -42,8 +42,10 @@ fn choice(policy: &'static Policy) -> Choice {
 
 #[test]
 fn every_policy_decides_as_a_bare_cache() {
-    let (steps, capacity) = if cfg!(miri) { (150, 20) } else { (6000, 60) };
-    for (policy, unit) in POLICIES.iter().flat_map(|policy| [Unit::Entries, Unit::Bytes].map(|unit| (policy, unit))) {
+    let (steps, capacity) = if cfg!(miri) { (100, 20) } else { (6000, 60) };
+    // Policies have no `unsafe`: for the interpreter one of each way to hear of hits is enough.
+    let tried = POLICIES.iter().filter(|policy| !cfg!(miri) || ["lru", "fifo", "clic"].contains(&policy.name));
+    for (policy, unit) in tried.flat_map(|policy| [Unit::Entries, Unit::Bytes].map(|unit| (policy, unit))) {
         let choice = choice(policy);
         let cache = Pointers::build(capacity, 0).with_policy(&choice, unit);
         let mut bare = Bare::new(policy, &choice.settings(unit, capacity as u64));
