@@ -19,7 +19,7 @@ FUZZ_TARGETS := answers decoder commands store_file traces trace_tools mappings 
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly sanitize forever fuzz \
-	soak bench bench-full bench-sim bench-engine setup-bench doc clean figure figures
+	soak bench bench-full bench-sim bench-engine setup-bench doc clean figure figures install uninstall deb image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,29 @@ deny: ## licences, sources and known vulnerabilities of dependencies, by deny.to
 dist: setup-run ## the released binary, target/dist/forebay, with its symbols apart in forebay.debug
 	cargo build --profile dist --locked -p forebay-cli
 	scripts/strip.sh target/dist/forebay
+
+# A unit that systemd finds has its prefix in /usr or /usr/local. DESTDIR is for those who make packages.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+INSTALL = PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+install: ## what `make dist` made, with unit, settings and completions: PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=
+	@$(INSTALL) install
+
+uninstall: ## remove what `make install` put there; settings, data and the user stay
+	@$(INSTALL) uninstall
+
+# The completions come out of the binary, so they are laid down first.
+deb: dist ## a Debian package of that, target/debian/forebay_*.deb
+	@cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb
+	mkdir -p target/package/completions
+	target/dist/forebay completions bash > target/package/completions/forebay
+	target/dist/forebay completions zsh > target/package/completions/_forebay
+	target/dist/forebay completions fish > target/package/completions/forebay.fish
+	cargo deb -p forebay-cli --profile dist --no-build --no-strip
+
+image: ## an image for containers, by packaging/Dockerfile
+	docker build -f packaging/Dockerfile -t forebay .
 
 budgets: setup-run ## what `make run` and the released binary may cost: minutes of building, bytes
 	scripts/budgets.sh
