@@ -154,11 +154,11 @@ impl<W: Wire> Connection<W> {
     /// for a lock for, and gets all other replies.
     async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
         let Connection { wire, input, session, client, ended, .. } = self;
-        let (most, read, written) = (read_meanwhile(&self.shared), 0, 0);
+        let (read, written) = (0, 0);
         let (caller, counted) = (session.caller.clone(), session.counted.clone());
         let ended_before = *ended;
         let mut meanwhile =
-            Meanwhile { wire, input, most, client, counted, caller, stranger, ended: ended_before, read, written };
+            Meanwhile { wire, input, client, counted, caller, stranger, ended: ended_before, read, written };
         meanwhile.serve(session, batch).await?;
         let Meanwhile { ended: over, read, written, .. } = meanwhile;
         *ended = over;

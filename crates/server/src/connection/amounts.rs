@@ -15,9 +15,8 @@ pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
 /// What is read ahead of all clients is one so-manyth of `held_bytes_max`, as far as that goes.
 const AHEAD_PART: usize = 2;
 
-/// What an ordinary read takes, and what is read of each of many clients while its request waits.
-const READ_BYTES: usize = 16 << 10;
-const MEANWHILE_BYTES_FEW: usize = 2 << 10;
+/// What an ordinary read takes. So much is read while a request waits: enough to see the end of what the client sends.
+pub(super) const READ_BYTES: usize = 16 << 10;
 
 /// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
 pub(super) const CONNECTION_BYTES: usize = 32 << 10;
@@ -70,11 +69,6 @@ pub(super) fn read_ahead(shared: &Shared) -> usize {
 pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut, shared: &Shared) -> bool {
     let little = input.len() <= read_ahead(shared) && !decoder.is_wide(input);
     little || decoder.bytes_missing(input) > 0 || mutation::on(Fault::ReadBeforeDecoded)
-}
-
-/// Bytes of input that are read while a request waits: enough to see the end of what the client sends.
-pub(super) fn read_meanwhile(shared: &Shared) -> usize {
-    if read_ahead(shared) < HELD_BYTES_MIN { MEANWHILE_BYTES_FEW } else { READ_BYTES }
 }
 
 /// A large request takes room in steps of so many bytes.

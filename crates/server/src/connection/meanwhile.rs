@@ -10,6 +10,7 @@ use bytes::{Buf, BytesMut};
 use forebay::txn::Caller;
 use forebay_protocol::Batch;
 
+use super::amounts::READ_BYTES;
 use super::wire::Wire;
 use crate::clients::Client;
 use crate::crowd::Counted;
@@ -20,8 +21,6 @@ use crate::session::Session;
 pub(super) struct Meanwhile<'a, W> {
     pub wire: &'a mut W,
     pub input: &'a mut BytesMut,
-    /// Bytes of input that are read, at most.
-    pub most: usize,
     pub client: &'a Client,
     /// What waits for the client, as all know it.
     pub counted: Arc<Counted>,
@@ -89,16 +88,16 @@ impl<W: Wire> Meanwhile<'_, W> {
     }
 
     fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        while !self.stranger && !self.ended && self.input.len() < self.most {
+        while !self.stranger && !self.ended && self.input.len() < READ_BYTES {
             let Poll::Ready(readable) = self.wire.poll_readable(context) else { break };
             readable?;
-            if self.input.capacity() - self.input.len() < self.most / 4 {
+            if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
                 // A buffer behind a large request would be given as much memory as that had.
-                let mut apart = BytesMut::with_capacity(self.input.len() + self.most);
+                let mut apart = BytesMut::with_capacity(self.input.len() + READ_BYTES);
                 apart.extend_from_slice(self.input);
                 *self.input = apart;
             }
-            match self.wire.try_read(self.input, self.most) {
+            match self.wire.try_read(self.input, READ_BYTES) {
                 Ok(0) => {
                     self.ended = true;
                     self.client.end();

@@ -361,7 +361,6 @@ async fn complete_requests_are_decoded_before_more_is_read() {
     assert!(is_read_on(&decoder, &requests(3_400), &shared));
     let _many: Vec<_> = (0..300).map(|_| connection(&shared, b"")).collect();
     assert!(!is_read_on(&decoder, &requests(3_400), &shared));
-    assert!(read_meanwhile(&shared) < read_ahead(&shared));
     {
         let _fault = mutation::put_back(Some(Fault::ManyReadAhead));
         assert!(is_read_on(&decoder, &requests(3_400), &shared), "the fault is found");
