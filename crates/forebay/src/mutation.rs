@@ -211,6 +211,8 @@ pub enum Fault {
     UncheckedUnnoted,
     /// What becomes known of a document after its transaction was sent is noted as if that had been checked.
     KnownAsChecked,
+    /// What the store is asked for before it is heard what it has applied makes that count as applied to anything.
+    AskedOnTheWayDoubted,
     /// The journal is not told which of the documents that a transaction was shown the store has.
     SettledUnnoted,
     /// A change goes to the store in one batch behind one that the store may have, unchecked.

@@ -229,7 +229,9 @@ impl World {
     }
 
     fn take(&mut self, txn: Txn, commit: Commit, ties: Ties, sent: bool, merge: bool) {
-        self.disturbed |= self.trigger && txn.built_on.iter().any(|number| self.unproven.contains(number));
+        let unheard = |number: &u64| self.unnamed.contains(number) && self.landed.contains(number);
+        let unproven = |number: &u64| self.unproven.contains(number) || unheard(number);
+        self.disturbed |= self.trigger && txn.built_on.iter().any(unproven);
         let learned = self.buffer.learned(&commit);
         self.learned(learned);
         match self.buffer.take(&commit, ties, sent, merge.then_some(&Form::Document), 0) {

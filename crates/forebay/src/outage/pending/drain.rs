@@ -373,7 +373,7 @@ impl Buffer {
             // One that is compared takes no commits along.
             if let Some(commit) = batch.commits.get(at).filter(|_| may_have) {
                 // As for those that are not sent again: what is not its base is not what is shown.
-                let base = |key| self.rows.get(key).and_then(|row| row.image.base);
+                let base = |key| self.rows.get(key).and_then(|row| row.image.made_on_the_way());
                 let checks = commit.checks.iter().filter(|(key, version)| base(key) == Some(*version)).cloned();
                 entry.proven.sent(&entry.buffered.writes, &checks.collect::<Vec<_>>());
                 entry.buffered.sent = true;
@@ -392,7 +392,7 @@ impl Buffer {
         }
         for key in keys {
             if let Some(row) = self.rows.get_mut(key) {
-                row.image.base = None;
+                (row.image.base, row.image.before) = (None, None);
             }
         }
         self.overtake(number, keys);

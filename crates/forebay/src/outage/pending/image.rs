@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Row;
+use crate::mutation::{self, Fault};
 use crate::outage::fingerprint::Fingerprint;
 use crate::value::Value;
 use crate::version::Version;
@@ -23,6 +24,9 @@ pub(super) struct Image {
     pub(super) shown: Option<(Version, Shown)>,
     /// The version in the store of what the first of the queue is made to, where all of the image is built on that.
     pub(super) base: Option<Version>,
+    /// What was the base until the store said that it has some of the queue: what is on its way was checked to be made
+    /// to that.
+    pub(super) before: Option<Version>,
     /// A version in the store of which is known that the document was not there. The store has another one each time.
     pub(super) absent: Option<Version>,
     /// Others may have changed the document since: with which suspicion that was said last.
@@ -34,6 +38,14 @@ pub(super) struct Image {
     /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
     /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
     pub(super) made_to: Option<Version>,
+}
+
+impl Image {
+    /// The version in the store of what the first of the queue is made to, if it is on its way.
+    pub(super) fn made_on_the_way(&self) -> Option<Version> {
+        let before = self.before.filter(|_| !mutation::on(Fault::AskedOnTheWayDoubted));
+        self.base.or(before)
+    }
 }
 
 /// Without what only counts: two that differ in that behave alike.
@@ -63,6 +75,7 @@ impl Row {
     pub(super) fn left_as(&mut self, stored: Option<Option<Value>>, version: Option<Version>) {
         self.image.absent = version.filter(|_| stored == Some(None));
         (self.stored, self.image.base, self.image.made_to) = (stored, version, version);
+        self.image.before = None;
     }
 
     /// The latest is not known any more. Of what was shown enough is kept to know it again.

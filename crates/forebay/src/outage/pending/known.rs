@@ -286,7 +286,8 @@ impl Buffer {
         if let Some(row) = self.rows.get_mut(key) {
             self.bytes -= row.bytes;
             row.forget_latest();
-            (row.stored, row.image.base) = (None, row.image.base.filter(|_| right));
+            (row.stored, row.image.before) = (None, None);
+            row.image.base = row.image.base.filter(|_| right);
             row.recharge(key);
             self.bytes += row.bytes;
         }
@@ -327,7 +328,7 @@ impl Buffer {
             }
             let Some(row) = self.rows.get_mut(&key) else { continue };
             self.bytes -= row.bytes;
-            (row.stored, row.image.base) = (None, None);
+            (row.stored, row.image.base, row.image.before) = (None, None, None);
             // What is on its way to the journal was computed with what was there before.
             row.given_up |= !follows;
             if let Some(last) = row.queue.back().and_then(|last| self.entries.get(last)).filter(|_| renames) {

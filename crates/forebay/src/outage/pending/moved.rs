@@ -59,6 +59,7 @@ impl Buffer {
         if let Some(row) = self.rows.get_mut(key) {
             row.image.base = row.image.base.and_then(|base| moved.on(base));
             row.image.made_to = row.image.made_to.and_then(|base| moved.on(base));
+            row.image.before = row.image.before.and_then(|base| moved.on(base));
         }
         self.restamped.move_on(key, |version| moved.on(version));
         let readers: Vec<u64> = self.tied.readers(key, moved.number).copied().collect();

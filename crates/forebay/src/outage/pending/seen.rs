@@ -144,6 +144,7 @@ impl Buffer {
         // What was shown between may be another, though what is behind all is the same. Where some are in the store, it
         // says of these whether others have changed it since.
         let (before, absent) = (std::mem::replace(&mut row.image.base, base), row.image.absent);
+        row.image.before = before.or(row.image.before).filter(|_| base.is_none());
         row.recharge(key);
         self.bytes += row.bytes;
         if base.is_none() || before == base {
@@ -289,19 +290,20 @@ impl Buffer {
         let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
             Some(_) => proven.is_checked(at),
             // What is shown behind it was computed from its base: compared again, it may be made to something else.
-            None => now.get(key).is_some_and(|(_, version)| Some(*version) == base),
+            None => base.is_some() && now.get(key).map(|(_, version)| *version) == base,
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
-            let base = self.rows.get(&write.key).and_then(|row| row.image.base);
-            let built = stands_alone(&write.changes) || checked(at, &write.key, base);
+            let image = self.rows.get(&write.key).map(|row| &row.image);
+            let (base, made_to) = image.map(|image| (image.base, image.made_on_the_way())).unwrap_or_default();
+            let built = stands_alone(&write.changes) || checked(at, &write.key, made_to);
             // Its version is that behind one before it that is right: they were applied together, and nothing came
             // between. What this batch has told of it is what it is now, not what it was between.
             let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
             // Of a row that is not there no store tells who deleted it: nothing is what a deletion leaves.
-            let stays = || told.as_ref().is_some_and(|(_, value)| make_alone(&write.changes, *value));
-            let stays = || stays() && !mutation::on(Fault::DeletionDoubted);
+            let alone = || told.as_ref().is_some_and(|(_, value)| make_alone(&write.changes, *value));
+            let stays = || alone() && !mutation::on(Fault::DeletionDoubted);
             let is_untouched = |untouched: &Vec<Key>| untouched.contains(&write.key) || stays();
             let clean = (built || follows) && untouched.is_none_or(is_untouched);
             let now = told.as_ref().filter(|_| clean).map(|(version, _)| *version);
@@ -330,7 +332,7 @@ impl Buffer {
             // It may be in the store, with what others have made of it since.
             let sent = self.entries.get(&reader).is_some_and(|entry| entry.buffered.sent);
             self.settle_seen(reader, key, |seen, fingerprint| match told {
-                // It was settled before a kill. A row that is not there has another version each time.
+                // Settled before a kill: a row that is not there has another version each time.
                 Some((version, now)) if matches!(seen, Seen::Stored(_)) && reader <= next && now == *fingerprint => {
                     *seen = Seen::Stored(version);
                 }
@@ -441,8 +443,7 @@ impl Buffer {
         }
     }
 
-    /// The store says that it holds `reads` for what the only transaction of `batch` was shown; none of what can't be
-    /// read.
+    /// The store holds `reads` for what the only transaction of `batch` was shown; none of what can't be read.
     pub fn compare(&mut self, batch: &Batch, keys: &[Key], reads: Option<&[Read]>) {
         for number in &batch.numbers {
             for (at, key) in keys.iter().enumerate() {

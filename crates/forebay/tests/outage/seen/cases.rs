@@ -307,6 +307,24 @@ fn set_aside_behind(kinds: &[Kind]) -> usize {
     world.buffer.quarantine_list().len()
 }
 
+/// The store is asked for it when it has applied what is on its way, and before that is heard.
+#[test]
+fn what_is_asked_for_before_the_answer_is_heard_is_right() {
+    for before in 0..3 {
+        let asked = Answer { asked: Some(READ), ..Answer::NONE };
+        let lands = Step::Land { which: 0, applied: 1, told: 1, answer: asked };
+        let put = Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Put)], asks: false };
+        let there = vec![put, Step::Commit { which: 0, way: Way::Direct, merge: false }];
+        let waits = (0..=before).map(|_| writes(READ, Kind::Change)).collect::<Vec<_>>().concat();
+        let steps = [there, waits, vec![reads(), commit(), JOURNAL, SET_OUT, lands]];
+        assert_eq!(set_aside(&steps, true), 0, "before {before} others");
+        let others = Step::Others { key: READ, kind: Kind::Change, seen: false };
+        assert!(set_aside(&[steps.concat(), vec![others]], true) > 0, "before {before} others");
+        let _on = mutation::put_back(Some(Fault::AskedOnTheWayDoubted));
+        assert!(set_aside(&steps, true) > 0, "before {before} others");
+    }
+}
+
 /// A known limit (docs/guarantees.md): the answer to a change was lost, and another was made unseen behind it. What the
 /// trigger made of the two can't be told from what others did, so their reader is set aside. One that was made to a
 /// document that was known is told apart.

@@ -3,7 +3,7 @@
 use forebay::store::CommitOutcome;
 use forebay::{Key, Read};
 
-use super::{Answer, Kind, World, nth};
+use super::{Answer, KEYS, Kind, Way, World, key, nth};
 
 impl World {
     pub(super) fn land(&mut self, which: usize, applied: usize, told: usize, answer: Answer) {
@@ -55,6 +55,12 @@ impl World {
             let next = batch.numbers.get(changed.len()).zip(batch.commits.get(changed.len()));
             let refused = next.filter(|(_, commit)| !self.database.has(commit.id));
             stopped = refused.map(|(number, _)| (*number, CommitOutcome::Refused("it will not".into())));
+        }
+        if let Some(asked) = answer.asked {
+            self.buffer.suspect([&key(asked)].into_iter());
+            self.open(&[asked], &[((asked + 1) % KEYS, Kind::Change)], true);
+            self.commit(usize::MAX, Way::Buffer, false);
+            self.journal(usize::MAX, false);
         }
         let heads = self.buffer.heads(&batch, &changed);
         heads.into_iter().for_each(|record| self.note(record));

@@ -41,6 +41,8 @@ pub struct Answer {
     pub between: Option<(usize, usize)>,
     /// The process ends before the journal is told what was applied.
     pub crashes: bool,
+    /// Before the answer is heard the store is asked for this document, and what reads it is buffered.
+    pub asked: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -116,7 +118,7 @@ impl Step {
 }
 
 impl Answer {
-    pub const NONE: Answer = Answer { refuses: false, unread: false, between: None, crashes: false };
+    pub const NONE: Answer = Answer { refuses: false, unread: false, between: None, crashes: false, asked: None };
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -140,12 +142,9 @@ fn ways() -> impl Strategy<Value = Way> {
 fn answers() -> impl Strategy<Value = Answer> {
     let some = prop::bool::weighted(0.15);
     let between = prop::option::weighted(0.2, (1..4usize, 0..KEYS));
-    (some, some, between, prop::bool::weighted(0.03)).prop_map(|(refuses, unread, between, crashes)| Answer {
-        refuses,
-        unread,
-        between,
-        crashes,
-    })
+    let asked = prop::option::weighted(0.2, 0..KEYS);
+    let all = (some, some, between, prop::bool::weighted(0.03), asked);
+    all.prop_map(|(refuses, unread, between, crashes, asked)| Answer { refuses, unread, between, crashes, asked })
 }
 
 /// Histories over all documents, or over two: their queues are long.
