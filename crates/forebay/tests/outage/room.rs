@@ -280,7 +280,7 @@ fn a_write_that_waits_is_told_of_the_next_outage() {
 fn what_waits_for_an_operator_is_not_waited_for() {
     for restored in [false, true] {
         simulated(move |runtime| async move {
-            let (database, gate) = gate::open(&runtime, false, |settings| settings.bytes_max = 1_500);
+            let (database, gate) = gate::open(&runtime, false, |settings| settings.bytes_max = 1_600);
             database.inner.set_down(true);
             let mut stale = gate::put(1, "a");
             stale.checks = vec![(Key::new(0, b"other"), forebay::Version { incarnation: 9, sequence: 9 })];

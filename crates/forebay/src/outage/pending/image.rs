@@ -52,7 +52,8 @@ impl Image {
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let absent = self.base.is_some() && self.base == self.absent;
-        write!(f, "{:?} {:?} {absent} {}", self.shown, self.base, self.suspected.is_some())
+        let made_to = self.made_on_the_way();
+        write!(f, "{:?} {:?} {made_to:?} {absent} {}", self.shown, self.base, self.suspected.is_some())
     }
 }
 

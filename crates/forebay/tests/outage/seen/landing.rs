@@ -6,6 +6,14 @@ use forebay::{Key, Read};
 use super::{Answer, KEYS, Kind, Way, World, key, nth};
 
 impl World {
+    /// The store is asked for a document, and what reads it is buffered.
+    fn asks(&mut self, asked: usize) {
+        self.buffer.suspect([&key(asked)].into_iter());
+        self.open(&[asked], &[((asked + 1) % KEYS, Kind::Change)], true);
+        self.commit(usize::MAX, Way::Buffer, false);
+        self.journal(usize::MAX, false);
+    }
+
     pub(super) fn land(&mut self, which: usize, applied: usize, told: usize, answer: Answer) {
         if self.carried.is_empty() {
             return;
@@ -57,10 +65,7 @@ impl World {
             stopped = refused.map(|(number, _)| (*number, CommitOutcome::Refused("it will not".into())));
         }
         if let Some(asked) = answer.asked {
-            self.buffer.suspect([&key(asked)].into_iter());
-            self.open(&[asked], &[((asked + 1) % KEYS, Kind::Change)], true);
-            self.commit(usize::MAX, Way::Buffer, false);
-            self.journal(usize::MAX, false);
+            self.asks(asked);
         }
         let heads = self.buffer.heads(&batch, &changed);
         heads.into_iter().for_each(|record| self.note(record));
