@@ -94,8 +94,11 @@ fn clients_that_name_many_keys() {
 
 #[test]
 fn clients_that_keep_many_keys_locked() {
-    for words in [["MGET"].as_slice(), &["TXN", "LOCK"]] {
-        all_ask(&words.join(" "), CLIENTS_WITH_MANY_KEYS, |number| requests(words, number, 200, 30));
+    // Above the bound (docs/benchmarks.md): each has its turn, so more of them keep what they have read.
+    const MORE: u64 = 24 * MIB;
+    for (words, more) in [(["MGET"].as_slice(), MORE), (&["TXN", "LOCK"], 0)] {
+        let make = |number| requests(words, number, 200, 30);
+        all_ask_by(20, DEBUG_MORE + more, &words.join(" "), CLIENTS_WITH_MANY_KEYS, make);
     }
 }
 
