@@ -64,10 +64,15 @@ impl Peer {
     pub async fn raw(&mut self, bytes: &[u8]) -> String {
         self.input.extend_from_slice(bytes);
         let mut batch = Batch::default();
-        self.decoder.decode_batch(&mut self.input, 1000, &mut batch).unwrap();
-        self.session.serve(&batch).await;
-        self.session.replies.settle().await;
-        self.session.take_shown();
+        loop {
+            self.decoder.decode_batch(&mut self.input, 1000, &mut batch).unwrap();
+            self.session.serve(&batch).await;
+            self.session.replies.settle().await;
+            self.session.take_shown();
+            if !batch.is_full(1000) {
+                break;
+            }
+        }
         let out = std::mem::take(self.session.replies.ready_mut());
         String::from_utf8_lossy(&out).replace("\r\n", "|")
     }
