@@ -29,8 +29,8 @@ pub struct Times {
     pub worst: Duration,
     /// Requests that took longer than [`PAUSE`].
     pub pauses: u64,
-    /// Slow requests by their places, with the processor time that they took, in each round so far the least. What the
-    /// machine does meanwhile does not come at one place in every round; what the cache does is left.
+    /// Slow requests by their places, each with the least processor time that it took in a round. An interrupt does not
+    /// hit one place in every round. So what is left is the cache's work.
     pub slow: BTreeMap<usize, Duration>,
 }
 
@@ -54,7 +54,7 @@ impl Times {
         self.pauses += other.pauses;
     }
 
-    /// The same requests again.
+    /// Adds another round of these requests.
     pub fn merge_round(&mut self, other: &Times) {
         self.merge(other);
         let before = std::mem::take(&mut self.slow);

@@ -1,6 +1,6 @@
 //! What a guard costs: ours, crossbeam-epoch's and seize's, and a look-up under a guard for itself or of many.
 //!
-//! A batch is 16 loads of one pointer, each as the crate protects it: under a guard of its batch, or of its own.
+//! The rows `-load` read one pointer as each crate protects it: each read under another guard, or 16 under one.
 //!
 //! `target/dist/pins [rounds]` prints the fastest and the median time of each in nanoseconds; all take turns. With a
 //! name in place of the rounds it does one of them alone, for callgrind.

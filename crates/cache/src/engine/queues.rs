@@ -300,7 +300,7 @@ impl Cells {
         chunk.get_mut(first % CHUNK..first % CHUNK + WAYS)
     }
 
-    /// The same to be written to.
+    /// The cells that a ghost may stand in; their chunk is made if it is not there.
     fn ways_to_write(&mut self, hash: u64) -> Option<&mut [u32]> {
         self.before.pop();
         let at = self.first(hash) / CHUNK;

@@ -9,7 +9,8 @@ use crate::state::Shared;
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
 pub(crate) const HELD_BYTES_MIN: usize = 32 << 10;
 
-/// A connection that waits for its client keeps so many bytes of its buffer of requests, and of its buffer of replies.
+/// A connection that waits for its client keeps so many bytes of its buffer of replies. Of its buffer of requests it
+/// keeps [`read_ahead`].
 pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
 
 /// What is read ahead of all clients is one so-manyth of `held_bytes_max`, as far as that goes.

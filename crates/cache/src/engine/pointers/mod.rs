@@ -24,9 +24,9 @@
 //! (That is the budget, an eighth, and a quarter of that in the shards' hands.) A guard for which newcomers are refused
 //! is told once (`held.rs`).
 //!
-//! Segments and directories that growing has replaced wait beside that, without a weight. They are fewer than the
-//! segments that there are, unless the cache has shrunk meanwhile, and then what left is deferred and bounded. So with
-//! guards the table takes twice its memory at worst.
+//! Growing replaces segments and directories. Replaced ones wait for guards as well, and have no weight. In a cache
+//! that has not shrunk they are fewer than the segments in use. In one that has, the entries that left are bounded as
+//! above. So under a guard the table takes at most twice its memory.
 //!
 //! # Publication
 //!
@@ -209,7 +209,7 @@ impl<T> Pointers<T> {
         self
     }
 
-    /// The same, which tells of guards that newcomers are refused for.
+    /// This cache with a listener, which is told of each guard for which newcomers are refused.
     pub(crate) fn with_held_listener(mut self, listener: Option<HeldListener>) -> Pointers<T> {
         self.waits.listened_to(listener);
         self
