@@ -3,6 +3,7 @@
 
 use bytes::BytesMut;
 use forebay_fuzz::{Choices, time};
+use forebay_protocol::decoder::READ_BYTES;
 use forebay_protocol::{Batch, Decoder, Limits, ProtocolError};
 
 const LENGTHS: &[&str] = &["0", "1", "2", "3", "7", "40", "1000", "-1", "01", "+1", "999999999", "4294967296", "x", ""];
@@ -73,7 +74,7 @@ fn decode(bytes: &[u8], limits: Limits, mut next: impl FnMut() -> (usize, usize)
         let unfinished = limits.request_bytes_max.max(limits.inline_bytes_max).max(64 << 10) as usize + 64;
         assert!(buffer.len() <= unfinished + chunk.max(4_000), "{} bytes wait unfinished", buffer.len());
         assert!(decoder.memory_bytes() <= 16 * (buffer.len() / 6 + 64).next_power_of_two(), "the decoder's own memory");
-        decoder.reserve(&mut buffer);
+        decoder.reserve(&mut buffer, READ_BYTES);
         if rest.is_empty() {
             return (requests, None);
         }

@@ -68,6 +68,14 @@ pub enum Fault {
     ReadBeforeDecoded,
     /// Beside many clients as much is read of each pipeline as beside few.
     ManyReadAhead,
+    /// An EXEC that is refused since its client has gone leaves its MULTI open.
+    RefusedExecStays,
+    /// The answers of scripts have no room while they wait to be encoded.
+    ScriptAnswersUncounted,
+    /// What is left of replies keeps the memory of 256 KiB that were written.
+    WrittenKept,
+    /// Beside many clients a turn is as long as beside few.
+    ManyLongTurns,
     /// A wide request waits for room although its client has gone.
     RoomOutlivesClient,
     /// A key that turns out to be absent is not kept locked.

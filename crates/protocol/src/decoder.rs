@@ -32,11 +32,11 @@ use crate::limits::{Limits, ProtocolError};
 use crate::plain;
 use crate::request::{Batch, Request, Span, empty};
 use bytes::{Buf, BytesMut};
+pub use growth::READ_BYTES;
 use smallvec::SmallVec;
 
 /// Inline requests that come to no more are short.
 const INLINE_BYTES_SHORT: usize = 4 << 10;
-
 /// The longest line that may announce a count or a length, in bytes. Redis' `PROTO_INLINE_MAX_SIZE`.
 const LENGTH_LINE_BYTES_MAX: usize = 64 * 1024;
 /// What a client that has not given its password may send (CVE-2021-32675), as in Redis.
@@ -323,7 +323,6 @@ impl Decoder {
 
 #[cfg(test)]
 mod tests {
-    use super::growth::READ_BYTES;
     use super::*;
 
     type Requests = Vec<Vec<Vec<u8>>>;
@@ -450,7 +449,7 @@ mod tests {
         }
         // With the batches gone, the buffer gets its first memory back instead of new memory.
         buffer.clear();
-        decoder.reserve(&mut buffer);
+        decoder.reserve(&mut buffer, READ_BYTES);
         assert_eq!(buffer.as_ptr() as usize, memory);
         let mut half = BytesMut::from(&b"PING\r\nPING\r\nPING\r\n"[..]);
         assert_eq!(Decoder::new(Limits::default()).decode_batch(&mut half, 2, &mut batch), Ok(2));
@@ -465,7 +464,7 @@ mod tests {
         let mut received = buffer.len();
         let (mut moves, mut memory) = (0, buffer.as_ptr() as usize);
         while received < 3_000_000 {
-            decoder.reserve(&mut buffer);
+            decoder.reserve(&mut buffer, READ_BYTES);
             assert!(buffer.capacity() <= 4 * received + 2 * READ_BYTES, "{} for {received}", buffer.capacity());
             let read = (buffer.capacity() - buffer.len()).min(10_000);
             buffer.extend_from_slice(&vec![b'x'; read]);

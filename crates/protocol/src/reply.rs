@@ -196,6 +196,20 @@ impl Reply {
         }
     }
 
+    /// Bytes that the places of its items take in memory; what they hold is not counted.
+    pub fn items_bytes(&self) -> usize {
+        match self {
+            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
+                size_of_val(items.as_slice()) + items.iter().map(Reply::items_bytes).sum::<usize>()
+            }
+            Reply::Map(pairs) | Reply::Pairs(pairs) => {
+                let nested = |(key, value): &(Reply, Reply)| key.items_bytes() + value.items_bytes();
+                size_of_val(pairs.as_slice()) + pairs.iter().map(nested).sum::<usize>()
+            }
+            _ => 0,
+        }
+    }
+
     /// An upper bound of the bytes that [`Reply::encode`] appends, in either protocol; near for large replies.
     pub fn encoded_bytes_max(&self) -> usize {
         let items_bytes = |items: &[Reply]| items.iter().map(Reply::encoded_bytes_max).sum();

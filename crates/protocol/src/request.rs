@@ -141,17 +141,25 @@ impl PartialEq for Request {
 
 impl Eq for Request {}
 
-/// A batch takes no request behind so many arguments: a turn of a client that sends many wide ones is no longer than
-/// that of one that sends many short ones.
+/// A batch takes no request after so many arguments, unless it is told otherwise: a turn of a client that sends many wide
+/// ones is no longer than that of one that sends many short ones.
 pub const BATCH_ARGS: usize = 1 << 10;
 
 /// The complete requests of one read, sharing one piece of the buffer. Reused from batch to batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Batch {
+    /// It takes no request after so many arguments.
+    pub args_max: usize,
     pub(crate) bytes: Bytes,
     pub(crate) spans: Vec<Span>,
     /// Per request: where its bytes start, and where its spans end (they begin where the one before ends).
     pub(crate) requests: Vec<(usize, usize)>,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { args_max: BATCH_ARGS, bytes: Bytes::new(), spans: Vec::new(), requests: Vec::new() }
+    }
 }
 
 impl Batch {
@@ -165,9 +173,9 @@ impl Batch {
         self.requests.is_empty()
     }
 
-    /// Whether it takes no more requests: it has `requests_max` of them, or all together [`BATCH_ARGS`] arguments.
+    /// Whether it takes no more requests: it has `requests_max` of them, or all together [`Batch::args_max`] arguments.
     pub fn is_full(&self, requests_max: usize) -> bool {
-        self.requests.len() >= requests_max || self.spans.len() >= BATCH_ARGS
+        self.requests.len() >= requests_max || self.spans.len() >= self.args_max
     }
 
     /// The request at `index`, in the order received. Panics past [`Batch::len`], as indexing a slice does.

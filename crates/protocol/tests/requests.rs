@@ -2,6 +2,7 @@
 //! weighs.
 
 use bytes::BytesMut;
+use forebay_protocol::decoder::READ_BYTES;
 use forebay_protocol::{Batch, Decoder, Limits, ProtocolError, encode_command};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -25,7 +26,7 @@ fn decode(
     ends.push(input.len());
     ends.sort();
     for end in ends {
-        decoder.reserve(&mut buffer);
+        decoder.reserve(&mut buffer, READ_BYTES);
         buffer.extend_from_slice(&input[start..end]);
         start = end;
         loop {

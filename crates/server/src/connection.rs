@@ -121,6 +121,7 @@ impl<W: Wire> Connection<W> {
         }
         let _inline = inline::take(&self.decoder, &self.input, &self.shared, &self.client).await?;
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
+        (batch.args_max, self.session.replies.turn_bytes) = turn(self.shared.clients.len());
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
             Ok(0) => Ok(false),
             Ok(_) => {
@@ -154,18 +155,17 @@ impl<W: Wire> Connection<W> {
     /// for a lock for, and gets all other replies.
     async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
         let Connection { wire, input, session, client, ended, .. } = self;
-        let (read, written) = (0, 0);
-        let (caller, counted) = (session.caller.clone(), session.counted.clone());
-        let ended_before = *ended;
+        let (read, written, most) = (0, 0, read_bytes(&self.shared));
+        let (caller, counted, before) = (session.caller.clone(), session.counted.clone(), *ended);
         let mut meanwhile =
-            Meanwhile { wire, input, client, counted, caller, stranger, ended: ended_before, read, written };
+            Meanwhile { wire, input, client, counted, caller, stranger, most, ended: before, read, written };
         meanwhile.serve(session, batch).await?;
         let Meanwhile { ended: over, read, written, .. } = meanwhile;
         *ended = over;
         if written > 0 {
             session.open.replies_written();
         }
-        if written > BUFFER_KEPT_BYTES && session.replies.ready_mut().is_empty() {
+        if written > buffer_bytes(&self.shared) && session.replies.ready_mut().is_empty() {
             *session.replies.ready_mut() = BytesMut::new();
         }
         let figures = &self.shared.figures;
@@ -226,11 +226,10 @@ impl<W: Wire> Connection<W> {
                 }
                 true => {}
                 false if read.is_some() => {
-                    self.decoder.reserve(&mut self.input);
-                    if self.input.is_empty() && self.input.capacity() > read_ahead(&self.shared) {
+                    if self.input.is_empty() && self.input.capacity() > buffer_bytes(&self.shared) {
                         self.input = BytesMut::new();
-                        self.decoder.reserve(&mut self.input);
                     }
+                    self.decoder.reserve(&mut self.input, read_bytes(&self.shared));
                 }
                 false => {}
             }
@@ -277,7 +276,7 @@ impl<W: Wire> Connection<W> {
         let stranger = self.session.identity.is_stranger();
         while !stranger && total > 0 && self.was_filled() {
             let Some(most) = self.may_read() else { break };
-            self.decoder.reserve(&mut self.input);
+            self.decoder.reserve(&mut self.input, read_bytes(&self.shared));
             match self.wire.try_read(&mut self.input, most) {
                 Ok(0) => break,
                 Ok(count) => total += count,
@@ -339,14 +338,13 @@ impl<W: Wire> Connection<W> {
             }
         }
         let left = out.len();
-        // Its capacity is what is left of the memory that it keeps.
-        if left == 0 && (before > BUFFER_KEPT_BYTES || self.session.counted.bytes() > 0) {
-            *out = BytesMut::new();
-        }
         if written > 0 {
             self.session.replies.written(written);
             self.session.open.replies_written();
             self.shared.figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
+        }
+        if left > 0 || before > buffer_bytes(&self.shared) || self.session.counted.bytes() > 0 {
+            self.session.replies.compact();
         }
         let grows = left > self.session.counted.bytes();
         self.session.counted.settle(left);
@@ -484,7 +482,7 @@ impl<W: Wire> Connection<W> {
         let mut time_up = pin!(shared.engine.runtime().clone().sleep(READ_OUT_WAIT));
         loop {
             self.input.clear();
-            self.decoder.reserve(&mut self.input);
+            self.decoder.reserve(&mut self.input, read_bytes(&self.shared));
             tokio::select! {
                 biased;
                 () = stopped.as_mut() => return,

@@ -6,6 +6,9 @@
 //! out what is ready. The session takes them back at its next touch. They are in one of the two places at a time, so
 //! their order is never in doubt. What waits for nothing pays for it no more than a look at a flag.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,18 +16,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
+use forebay::mutation::{self, Fault};
 use forebay::txn::{Committing, Landed, TxnError};
 use forebay::version::{TxnId, Version};
 use forebay_protocol::{Protocol, Reply};
 
 use crate::command::txn_error;
 
-/// Bytes of replies after which it is others' turn.
-const TURN_BYTES: usize = 512 << 10;
+/// Bytes of replies after which it is others' turn, unless that is said otherwise.
+pub const TURN_BYTES: usize = 512 << 10;
+
+/// Bytes that were written of what is ready keep their memory up to here: a copy costs more than they take.
+const WRITTEN_KEPT_BYTES: usize = 8 << 10;
 
 /// Items of a reply, or bytes of one that has few, above which it has room reserved before it is encoded.
 const LARGE_ITEMS: usize = 1024;
-const LARGE_BYTES: usize = 256 << 10;
+pub const LARGE_BYTES: usize = 256 << 10;
+
+/// Places of items that a reply keeps while it waits for its commit: one with more is encoded before.
+const ITEMS_KEPT_BYTES: usize = 32 << 10;
 
 /// Whether to encode a reply takes long. One that does is kept until its task has come to another thread, as are those
 /// of all clients that go there.
@@ -59,6 +69,9 @@ fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) -> usize {
     out.len() - before
 }
 
+/// Replies that wait for their client are copied to memory of their length up to here.
+const COMPACT_BYTES_MAX: usize = 64 << 10;
+
 /// The replies of one connection that have not been given to its socket.
 pub struct Replies {
     /// Empty while they are lent.
@@ -67,6 +80,8 @@ pub struct Replies {
     lent: bool,
     /// Bytes that were encoded since others had their turn.
     worked: usize,
+    /// Others have their turn after so many.
+    pub turn_bytes: usize,
 }
 
 /// Where replies are while the session that they belong to waits.
@@ -133,7 +148,7 @@ impl Replies {
     /// is written down.
     pub fn new(bytes_max: usize) -> Replies {
         let outlet = Outlet(Arc::new(Mutex::new(Queue::new(bytes_max))));
-        Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0 }
+        Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0, turn_bytes: TURN_BYTES }
     }
 
     /// Where the replies are while the session waits.
@@ -200,7 +215,7 @@ impl Replies {
 
     /// Whether so much was encoded that it is others' turn, which is given now.
     pub fn is_turn(&mut self) -> bool {
-        let is_turn = self.worked > TURN_BYTES;
+        let is_turn = self.worked > self.turn_bytes;
         self.worked = if is_turn { 0 } else { self.worked };
         is_turn
     }
@@ -211,7 +226,7 @@ impl Replies {
         let queue = self.own();
         let mut worked = 0;
         let reply = match reply {
-            Some(reply) if is_large(&reply) && !with_version => {
+            Some(reply) if !with_version && (is_large(&reply) || reply.items_bytes() > ITEMS_KEPT_BYTES) => {
                 let mut encoded = BytesMut::new();
                 worked = encode(&queue.bounded(&reply), protocol, &mut encoded);
                 queue.after_bytes += worked;
@@ -273,6 +288,17 @@ impl Replies {
         &mut self.own().ready
     }
 
+    /// Gives back the memory that what is ready has grown into, if that is little: each of a thousand clients may have
+    /// some. Of much it is not copied.
+    pub fn compact(&mut self) {
+        let queue = self.own();
+        let length = queue.ready.len();
+        let spare = queue.ready.capacity() + queue.written - length;
+        if length <= COMPACT_BYTES_MAX && spare > length / 4 {
+            (queue.ready, queue.written) = (BytesMut::from(&queue.ready[..]), 0);
+        }
+    }
+
     /// So many bytes of those that were ready are written.
     pub fn written(&mut self, bytes: usize) {
         self.own().give_back(bytes);
@@ -294,6 +320,10 @@ impl Outlet {
         let written = before.saturating_sub(queue.ready.len());
         if written > 0 {
             queue.give_back(written);
+            // The session may wait for long: each of a thousand may.
+            if queue.ready.is_empty() && before > WRITTEN_KEPT_BYTES {
+                queue.ready = BytesMut::new();
+            }
             if let Some(reader) = queue.reader.take() {
                 reader.wake();
             }
@@ -332,11 +362,16 @@ impl Queue {
         self.ready.len() + self.after_bytes
     }
 
-    /// Gives back the memory of what was written: a large reply that is taken slowly keeps half as much again as is
-    /// left of it. All the copies together are twice as long as the reply.
+    /// Gives back the memory of what was written: replies that are taken slowly keep half as much again as is left of
+    /// them. All the copies together are twice as long as the replies.
     fn give_back(&mut self, written: usize) {
         self.written += written;
-        if self.written > LARGE_BYTES.max(self.ready.len() / 2) {
+        // What is empty is used again.
+        let kept = match self.ready.is_empty() || mutation::on(Fault::WrittenKept) {
+            true => LARGE_BYTES,
+            false => WRITTEN_KEPT_BYTES,
+        };
+        if self.written > kept.max(self.ready.len() / 2) {
             self.ready = BytesMut::from(&self.ready[..]);
             self.written = 0;
         } else if self.ready.is_empty() {
@@ -430,62 +465,5 @@ impl Queue {
         }
         self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
         self.show(waiting.after);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    /// A large reply behind a commit is encoded when it comes, and stands where it belongs.
-    #[test]
-    fn large_replies_stand_in_their_order() {
-        let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
-        let list = Reply::Array(vec![Reply::Integer(7); 2 * LARGE_ITEMS]);
-        assert!(is_large(&large) && is_large(&list) && !is_large(&Reply::OK));
-        let all = [Reply::OK, large.clone(), Reply::Integer(1), list.clone(), large, list];
-        let (mut expected, mut replies) = (BytesMut::new(), Replies::new(usize::MAX));
-        for (number, reply) in all.iter().enumerate() {
-            reply.encode(Protocol::Resp2, &mut expected);
-            match number % 3 {
-                0 => replies.push_after(Some(reply.clone()), Committing::nothing(), false, Protocol::Resp2),
-                1 => replies.push(reply, Protocol::Resp2),
-                _ => replies.push_after(Some(reply.clone()), Committing::nothing(), false, Protocol::Resp2),
-            }
-        }
-        assert!(replies.settle().now_or_never().is_some());
-        assert!(*replies.ready_mut() == expected);
-        assert!(replies.is_turn() && !replies.is_turn());
-    }
-
-    #[test]
-    fn what_is_taken_of_a_large_reply_is_given_back() {
-        let (mut replies, mut expected) = (Replies::new(usize::MAX), BytesMut::new());
-        let large = Reply::Text((0..400_000).map(|number| format!("{number} ")).collect());
-        large.encode(Protocol::Resp2, &mut expected);
-        replies.push(&large, Protocol::Resp2);
-        let mut taken = BytesMut::new();
-        while taken.len() < expected.len() {
-            let ready = replies.ready_mut();
-            let step = ready.len().min(50_000);
-            taken.extend_from_slice(&ready.split_to(step));
-            replies.written(step);
-            let Queue { ready, written, .. } = replies.own();
-            let (left, kept) = (ready.len(), ready.capacity() + *written);
-            assert!(kept <= left + left / 2 + LARGE_BYTES + step, "{kept} bytes for {left}");
-        }
-        assert!(taken == expected && replies.bytes() == 0);
-    }
-
-    #[test]
-    fn a_reply_that_is_too_large_is_an_error() {
-        let mut replies = Replies::new(LARGE_BYTES);
-        let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
-        replies.push_after(Some(large), Committing::nothing(), false, Protocol::Resp2);
-        replies.push(&Reply::OK, Protocol::Resp2);
-        assert!(replies.settle().now_or_never().is_some());
-        assert_eq!(&replies.ready_mut()[..], b"-LIMIT client_reply_bytes_max 262144\r\n+OK\r\n");
     }
 }

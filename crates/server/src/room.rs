@@ -106,6 +106,8 @@ pub struct Room {
     pub inline: Underway,
     /// For large answers between their making and their encoding.
     pub answers: Underway,
+    /// For those of scripts, which may wait for locks meanwhile.
+    pub scripts: Underway,
 }
 
 impl Room {

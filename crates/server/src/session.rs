@@ -43,7 +43,7 @@ pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
 pub use tracked::{CHANNEL, Tracked};
 pub use turns::Turns;
-pub use underway::Kept;
+pub use underway::{Answers, Kept, Parts};
 
 use crate::clients::Client;
 use crate::command::{Chance, Command, Effect, Flag, Run, document_error};
@@ -54,7 +54,6 @@ use crate::replies::{Replies, takes_long};
 use crate::state::Shared;
 use crate::strangers::is_of_http;
 use crate::tally::Pending;
-use crate::underway::Part;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
 use at_once::Hit;
 
@@ -103,8 +102,8 @@ pub struct Session {
     pub monitor: Option<(Arc<Monitor>, Request)>,
     /// What it keeps, as it was counted.
     kept: Kept,
-    /// Room for what was fetched ahead.
-    ahead_part: Option<Part>,
+    /// Room beside that of the request at hand.
+    pub(crate) parts: Parts,
     /// Its turn to hold much, until the answer to the command that just ran is written down.
     pub(crate) turn: Option<HeldTurn>,
     /// CACHE STRICT.
@@ -162,7 +161,7 @@ impl Session {
             committing: None,
             turn: None,
             kept: Kept::default(),
-            ahead_part: None,
+            parts: Parts::default(),
             monitor: None,
             strict: false,
             blind: false,

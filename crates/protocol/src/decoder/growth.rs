@@ -7,9 +7,10 @@ use bytes::BytesMut;
 
 use super::Decoder;
 
-/// Free space that [`Decoder::reserve`] makes for an ordinary read, and the least it is content with.
-pub(super) const READ_BYTES: usize = 16 * 1024;
-const READ_BYTES_MIN: usize = 4 * 1024;
+/// What an ordinary read takes where memory is not short.
+pub const READ_BYTES: usize = 16 * 1024;
+/// [`Decoder::reserve`] is content with this part of the room for an ordinary read.
+const CONTENT_PART: usize = 4;
 /// A buffer that holds more than this is large, and grows by so many times what it holds.
 const LARGE_BYTES: usize = 256 * 1024;
 const GROWTH: usize = 3;
@@ -22,18 +23,19 @@ const WIDE_COUNT_DIGITS: usize = 4;
 const LAST_ARGS: u32 = 4;
 
 impl Decoder {
-    /// Makes room in `buffer` for the next read: 16 KiB, or, in the middle of a large argument, as much as has arrived
-    /// already but no more than is missing; three times as much where that is a lot. All the copying that growth causes
-    /// is O(n). An empty buffer goes back to its start, which is in the processor's cache.
-    pub fn reserve(&self, buffer: &mut BytesMut) {
+    /// Makes room in `buffer` for the next read: `ordinary` bytes, [`READ_BYTES`] as a rule, or, in the middle of a
+    /// large argument, as much as has arrived already but no more than is missing; three times as much where that is a
+    /// lot. All the copying that growth causes is O(n). An empty buffer goes back to its start, which is in the
+    /// processor's cache.
+    pub fn reserve(&self, buffer: &mut BytesMut, ordinary: usize) {
         let wanted = self.wanted(buffer);
-        let spare = buffer.capacity() - buffer.len();
-        if buffer.len() > LARGE_BYTES && spare < wanted.max(READ_BYTES_MIN) {
-            buffer.reserve(self.growth(buffer, wanted));
-        } else if wanted > READ_BYTES {
+        let (spare, content) = (buffer.capacity() - buffer.len(), ordinary / CONTENT_PART);
+        if buffer.len() > LARGE_BYTES && spare < wanted.max(content) {
+            buffer.reserve(self.growth(buffer, wanted.max(ordinary)));
+        } else if wanted > ordinary {
             buffer.reserve(wanted);
-        } else if spare < READ_BYTES_MIN || buffer.is_empty() {
-            buffer.reserve(READ_BYTES);
+        } else if spare < content || buffer.is_empty() {
+            buffer.reserve(ordinary);
         }
     }
 
@@ -60,12 +62,12 @@ impl Decoder {
         self.bytes_missing(buffer).min(buffer.len())
     }
 
-    /// By how much a large `buffer` grows.
-    fn growth(&self, buffer: &BytesMut, wanted: usize) -> usize {
+    /// By how much a large `buffer` grows, at least by `least`.
+    fn growth(&self, buffer: &BytesMut, least: usize) -> usize {
         let whole = match self.args_left {
             1 => self.bytes_missing(buffer),
             _ => (self.limits.request_bytes_max as usize).saturating_sub(buffer.len()),
         };
-        whole.min(GROWTH * buffer.len()).max(wanted).max(READ_BYTES)
+        whole.min(GROWTH * buffer.len()).max(least)
     }
 }

@@ -3,21 +3,19 @@
 use bytes::BytesMut;
 use forebay::mutation::{self, Fault};
 use forebay_protocol::Decoder;
+use forebay_protocol::decoder::READ_BYTES;
+use forebay_protocol::request::BATCH_ARGS;
 
+use crate::replies::TURN_BYTES;
 use crate::state::Shared;
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
 pub(crate) const HELD_BYTES_MIN: usize = 32 << 10;
 
-/// A connection that waits for its client keeps so many bytes of its buffer of replies. Of its buffer of requests it
-/// keeps [`read_ahead`].
-pub(super) const BUFFER_KEPT_BYTES: usize = 32 << 10;
-
-/// What is read ahead of all clients is one so-manyth of `held_bytes_max`, as far as that goes.
-const AHEAD_PART: usize = 2;
-
-/// What an ordinary read takes. So much is read while a request waits: enough to see the end of what the client sends.
-pub(super) const READ_BYTES: usize = 16 << 10;
+/// What the buffers of all clients take is so many times one so-manyth of `held_bytes_max`, as far as that goes.
+const BUFFERS_PART: usize = 2;
+const BUFFER_BYTES_MIN: usize = 4 << 10;
+const BUFFER_BYTES_MAX: usize = 32 << 10;
 
 /// The cache makes way with so much for each connection: about what one takes that is not counted otherwise.
 pub(super) const CONNECTION_BYTES: usize = 32 << 10;
@@ -54,21 +52,46 @@ pub(super) const LARGE_INPUT_BYTES: usize = 64 << 10;
 /// At most so many bytes are read for an argument before the connection looks at what else there is to do.
 pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of complete requests that are read before they are decoded, and that a buffer without requests keeps. Beside
-/// many clients it is what one read takes.
+/// What one buffer of a connection is for: bytes of complete requests that are read before they are decoded, and what a
+/// buffer of requests or replies keeps while the connection waits for its client. A connection has up to four such
+/// buffers: what is served, what is read meanwhile, where arguments are, and replies.
 ///
-/// **Example.** At `--memory 64MiB` it is 32 KiB beside 256 clients, and 16 KiB beside 512.
-pub(super) fn read_ahead(shared: &Shared) -> usize {
+/// **Example.** At `--memory 64MiB` it is 32 KiB beside 256 clients, and 8 KiB beside 1,000.
+pub(super) fn buffer_bytes(shared: &Shared) -> usize {
     if mutation::on(Fault::ManyReadAhead) {
-        return HELD_BYTES_MIN;
+        return BUFFER_BYTES_MAX;
     }
-    (shared.limits.held_bytes_max / AHEAD_PART / shared.clients.len().max(1)).clamp(READ_BYTES, HELD_BYTES_MIN)
+    let part = shared.limits.held_bytes_max / BUFFERS_PART;
+    (part / shared.clients.len().max(1)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
+}
+
+/// What an ordinary read takes. So much is read while a request waits: enough to see the end of what the client sends.
+pub(super) fn read_bytes(shared: &Shared) -> usize {
+    buffer_bytes(shared).min(READ_BYTES)
+}
+
+/// What the turns of all clients come to, where they are many: arguments of requests, and bytes of replies.
+const TURNS_ARGS: usize = 128 << 10;
+const TURNS_BYTES: usize = 32 << 20;
+const TURN_ARGS_MIN: usize = 128;
+const TURN_BYTES_MIN: usize = 32 << 10;
+
+/// How long a client's turn is: arguments of requests that it takes, and bytes of replies that they make. A client waits
+/// for one turn of each other, so beside many clients a turn is shorter.
+///
+/// **Example.** Beside 64 clients a turn is 1,024 arguments and 512 KiB; beside 1,000 it is 131 and 32 KiB.
+pub(super) fn turn(clients: usize) -> (usize, usize) {
+    if mutation::on(Fault::ManyLongTurns) {
+        return (BATCH_ARGS, TURN_BYTES);
+    }
+    let part = |all: usize, least, most| (all / clients.max(1)).clamp(least, most);
+    (part(TURNS_ARGS, TURN_ARGS_MIN, BATCH_ARGS), part(TURNS_BYTES, TURN_BYTES_MIN, TURN_BYTES))
 }
 
 /// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little.
 /// What waits in complete requests has no room, so each of a thousand clients might have a megabyte of them read.
 pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut, shared: &Shared) -> bool {
-    let little = input.len() <= read_ahead(shared) && !decoder.is_wide(input);
+    let little = input.len() <= buffer_bytes(shared) && !decoder.is_wide(input);
     little || decoder.bytes_missing(input) > 0 || mutation::on(Fault::ReadBeforeDecoded)
 }
 

@@ -10,7 +10,6 @@ use bytes::{Buf, BytesMut};
 use forebay::txn::Caller;
 use forebay_protocol::Batch;
 
-use super::amounts::READ_BYTES;
 use super::wire::Wire;
 use crate::clients::Client;
 use crate::crowd::Counted;
@@ -28,6 +27,8 @@ pub(super) struct Meanwhile<'a, W> {
     pub caller: Arc<Caller>,
     /// Nothing is read ahead of a stranger.
     pub stranger: bool,
+    /// So much is read ahead.
+    pub most: usize,
     /// Its client sends no more.
     pub ended: bool,
     /// Bytes read and written.
@@ -88,16 +89,16 @@ impl<W: Wire> Meanwhile<'_, W> {
     }
 
     fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        while !self.stranger && !self.ended && self.input.len() < READ_BYTES {
+        while !self.stranger && !self.ended && self.input.len() < self.most {
             let Poll::Ready(readable) = self.wire.poll_readable(context) else { break };
             readable?;
-            if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
+            if self.input.capacity() - self.input.len() < self.most / 4 {
                 // A buffer behind a large request would be given as much memory as that had.
-                let mut apart = BytesMut::with_capacity(self.input.len() + READ_BYTES);
+                let mut apart = BytesMut::with_capacity(self.input.len() + self.most);
                 apart.extend_from_slice(self.input);
                 *self.input = apart;
             }
-            match self.wire.try_read(self.input, READ_BYTES) {
+            match self.wire.try_read(self.input, self.most) {
                 Ok(0) => {
                     self.ended = true;
                     self.client.end();

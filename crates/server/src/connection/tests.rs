@@ -370,3 +370,39 @@ async fn complete_requests_are_decoded_before_more_is_read() {
     assert!(matches!(decoder.decode(&mut input), Ok(None)));
     assert!(is_read_on(&decoder, &input, &shared), "the argument at hand is read on");
 }
+
+/// A turn is shorter beside many clients, so that the turns of all of them stay short.
+#[test]
+fn the_turns_of_many_clients_are_short() {
+    let long = || [1, 64, 256, 1_000, 10_000].map(|clients| turn(clients).0 * clients).into_iter().max();
+    assert_eq!((turn(1), turn(64)), ((1024, 512 << 10), (1024, 512 << 10)));
+    assert!(turn(256).0 == 512 && turn(1_000).0 == 131 && turn(10_000) == (128, 32 << 10));
+    assert!(long() <= Some(128 * 10_000));
+    let _fault = mutation::put_back(Some(Fault::ManyLongTurns));
+    assert!(long() > Some(8 << 20), "the fault is found");
+}
+
+/// An EXEC that is refused since its client has gone ends its MULTI: nothing of it is done with the next one. What a
+/// refused WATCH would have compared is not known, so the EXEC after it is refused.
+#[tokio::test]
+async fn a_refused_exec_ends_its_multi() {
+    let sent = |begin: &str| {
+        let many = " k".repeat(100);
+        format!("{begin}{many}\r\nMULTI\r\nINCR a\r\nMGET{many}\r\nEXEC\r\nMULTI\r\nINCR b\r\nEXEC\r\n")
+    };
+    let done = |begin: &'static str| async move {
+        let shared = shared(|_| {});
+        let _taken = shared.room.underway.try_take(64 << 20, 64 << 20);
+        let mut gone = connection(&shared, sent(begin).as_bytes());
+        gone.wire.goes = true;
+        gone.run().await.expect("it is served to its end");
+        let mut other = connection(&shared, b"MGET a b\r\n");
+        goes_on(&mut other).await;
+        String::from_utf8_lossy(other.session.replies.ready_mut()).into_owned()
+    };
+    // The first EXEC needs room, and the second does not.
+    assert_eq!(done("ECHO").await, "*2\r\n$-1\r\n$1\r\n1\r\n");
+    assert_eq!(done("WATCH").await, "*2\r\n$-1\r\n$1\r\n1\r\n");
+    let _fault = mutation::put_back(Some(Fault::RefusedExecStays));
+    assert_eq!(done("ECHO").await, "*2\r\n$-1\r\n$-1\r\n", "the fault is found");
+}

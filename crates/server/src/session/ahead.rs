@@ -95,7 +95,7 @@ impl Session {
 
     /// The batch is served.
     pub(super) fn end_reads(&mut self) {
-        self.ahead_part = None;
+        self.parts.ahead = None;
         if self.batch_txn != 0 {
             let context = self.context();
             self.batch_txn = 0;

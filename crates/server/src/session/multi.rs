@@ -96,6 +96,16 @@ impl Multi {
         self.unwatched |= refused && self.queue.is_none();
     }
 
+    /// A command was refused before it ran. EXEC ends its MULTI, as any that is answered does. What WATCH would have
+    /// remembered is not known.
+    pub fn not_run(&mut self, command: &Command, frame: Frame<'_>) {
+        match command.name {
+            _ if mutation::on(Fault::RefusedExecStays) => {}
+            "exec" => *self = Multi::default(),
+            _ => self.note_unwatched(command.watches(frame)),
+        }
+    }
+
     /// Forgets all that was watched or checked.
     pub fn unwatch(&mut self) {
         *self = Multi { queue: self.queue.take(), ..Multi::default() };

@@ -14,15 +14,15 @@ use crate::limits::ORDINARY_REPLY_BYTES;
 use crate::replies::is_large;
 
 impl Session {
-    /// Before a request: waits until the client has read, if too much waits for it, and gives others their turn.
-    /// Whether the request is to be served.
+    /// Before a request: gives others their turn, and waits until the client has read, if too much waits for it. Whether
+    /// the request is to be served.
     #[inline]
     pub(super) async fn may_go_on(&mut self) -> bool {
+        if self.replies.is_turn() {
+            self.give_turn().await;
+        }
         if self.waits_for_reader() {
             self.wait_for_reader().await;
-        }
-        if self.replies.is_turn() && !self.closing {
-            self.give_turn().await;
         }
         !self.closing
     }
@@ -54,9 +54,10 @@ impl Session {
     /// Waits until the client has read, so that its next request is served; and then until there is room for a large
     /// reply that had none. Ends early if the connection is to be closed.
     pub(super) async fn wait_for_reader(&mut self) {
-        // Nobody waits for others in its turn.
-        self.turn = None;
+        // None waits for others in its turn, or with room for which those wait that have been granted this.
+        (self.turn, self.parts.script) = (None, None);
         let bytes = std::mem::take(&mut self.unshown);
+        self.replies.compact();
         self.replies.lend();
         let (shared, counted, outlet) = (self.shared.clone(), self.counted.clone(), self.replies.outlet().clone());
         let runtime = shared.engine.runtime();

@@ -83,8 +83,9 @@ impl Turns {
 }
 
 impl Session {
-    /// Gives others their turn between two requests. What is ready is written meanwhile.
+    /// Gives others their turn between two requests. What is ready is written meanwhile, and counts among what waits.
     pub(super) async fn give_turn(&mut self) {
+        self.counted.settle(self.replies.bytes());
         self.replies.lend();
         self.shared.engine.runtime().turn().await;
     }
@@ -141,7 +142,7 @@ impl Session {
             true => runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await,
             false => self.run(command, frame, ahead).await,
         }
-        self.turn = None;
+        (self.turn, self.parts.script) = (None, None);
         runtime.come_back().await;
     }
 }

@@ -13,8 +13,9 @@ use futures_util::future::{Either, select};
 use super::Session;
 use crate::command::{Command, Run};
 use crate::connection::amounts::{HELD_BYTES_MIN, SMALL_HOLDERS_PART};
+use crate::replies::LARGE_BYTES;
 use crate::room::Beside;
-use crate::underway::Part;
+use crate::underway::{Part, Underway};
 
 /// What a key takes while a plain command or EXEC that locks it runs: its lock, its document, its write.
 const KEY_BYTES: usize = 1024;
@@ -38,6 +39,49 @@ const WATCHED_KEY_BYTES: usize = 384;
 
 /// A batch may keep so much more before it is counted: to count what each small command keeps costs more than it takes.
 const UNCOUNTED_BYTES_MAX: usize = 4 << 10;
+
+/// What the answers of a script take: places of their items until they are encoded, and bytes as they are sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Answers {
+    /// Bytes of the places.
+    pub items: usize,
+    /// Bytes that are sent, at most.
+    pub bytes: usize,
+}
+
+impl Answers {
+    /// What a script is answered without room.
+    pub const SMALL: Answers = Answers { items: 32 << 10, bytes: LARGE_BYTES };
+
+    /// Of an empty script.
+    pub fn empty() -> Answers {
+        Answers { items: 0, bytes: Reply::Array(Vec::new()).encoded_bytes_max() }
+    }
+
+    /// One answer more.
+    pub fn add(&mut self, reply: &Reply) {
+        self.items += reply.items_bytes();
+        self.bytes += reply.encoded_bytes_max();
+    }
+
+    /// Whether it is more than `room`.
+    pub fn exceeds(&self, room: Answers) -> bool {
+        (self.items > room.items || self.bytes > room.bytes) && !mutation::on(Fault::ScriptAnswersUncounted)
+    }
+}
+
+/// Room that a session has beside that of the request at hand.
+#[derive(Default)]
+pub struct Parts {
+    /// For what was fetched ahead.
+    pub ahead: Option<Part>,
+    /// For the items of a script's answers.
+    pub script: Option<Part>,
+    /// What the answers of the script at hand may take.
+    pub answers: Answers,
+    /// What they take, if that was more: nothing of the script was done.
+    pub over: Option<Answers>,
+}
 
 /// What a session keeps, as it was counted.
 #[derive(Default)]
@@ -71,10 +115,11 @@ impl Session {
         let free = if room.is_busy() { None } else { room.underway.try_take(bytes, most) };
         let part = match free {
             Some(part) => part,
-            None => match self.wait_for_part(bytes, most).await {
+            None => match self.wait_for_part(&room.underway, bytes, most).await {
                 Some(part) => part,
                 None => {
                     self.hints.used();
+                    self.multi.not_run(command, frame);
                     self.answer(&Reply::error("TXCONFLICT its client has gone while it waited for room"));
                     return Err(Gone);
                 }
@@ -85,8 +130,8 @@ impl Session {
         Ok(Some(Wide { _part: part, _lent: lent, _beside: beside }))
     }
 
-    /// A part, in its turn; `None` if its client has ended before.
-    async fn wait_for_part(&self, bytes: usize, most: usize) -> Option<Part> {
+    /// A part of `room`, in its turn; `None` if its client has ended before.
+    async fn wait_for_part(&self, room: &Underway, bytes: usize, most: usize) -> Option<Part> {
         // The connection looks whether its client has ended.
         yield_now().await;
         let gone = pin!(async {
@@ -95,10 +140,30 @@ impl Session {
                 None => std::future::pending().await,
             }
         });
-        match select(gone, pin!(self.shared.room.underway.take(bytes, most))).await {
+        match select(gone, pin!(room.take(bytes, most))).await {
             Either::Left(_) => None,
             Either::Right((part, _)) => Some(part),
         }
+    }
+
+    /// Waits until there is room for the answers of a script, which is run again then: for what is sent, and for their
+    /// items until they are encoded. It holds no lock here. An error if its client has ended.
+    pub async fn make_room(&mut self, needs: Answers) -> Result<(), Reply> {
+        self.parts.script = None;
+        self.shared.engine.runtime().clone().come_back().await;
+        if needs.bytes > LARGE_BYTES {
+            self.unshown = needs.bytes;
+            self.wait_for_reader().await;
+        }
+        let (room, most) = (&self.shared.room.scripts, self.shared.limits.underway_bytes_max);
+        let part = match self.closing {
+            true => None,
+            false => self.wait_for_part(room, needs.items, most).await,
+        };
+        let gone = || Reply::error("TXCONFLICT its client has gone while it waited for room");
+        self.parts.script = Some(part.ok_or_else(gone)?);
+        self.parts.answers = needs;
+        Ok(())
     }
 
     /// Keeps the part of a request that has run until what it has written is published, and gives it back.
@@ -115,11 +180,11 @@ impl Session {
     /// Of `keys`, which are to be fetched ahead, leaves as many as there is room for. That room is no other's, and is
     /// never waited for: it is held by what may wait.
     pub(super) fn take_ahead(&mut self, keys: &mut Vec<Key>) {
-        self.ahead_part = None;
+        self.parts.ahead = None;
         if keys.len() > AHEAD_KEYS_MIN {
             let most = self.shared.limits.underway_bytes_max / 2;
-            self.ahead_part = self.shared.room.ahead.try_take(keys.len() * AHEAD_KEY_BYTES, most);
-            keys.truncate(if self.ahead_part.is_some() { keys.len() } else { AHEAD_KEYS_MIN });
+            self.parts.ahead = self.shared.room.ahead.try_take(keys.len() * AHEAD_KEY_BYTES, most);
+            keys.truncate(if self.parts.ahead.is_some() { keys.len() } else { AHEAD_KEYS_MIN });
         }
     }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::command::{Call, Effect, Known, Run, compare, lease, refused};
 use crate::given::Claim;
-use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
+use crate::session::{Answers, Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
@@ -21,32 +21,58 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
             Ok(watched) => watched,
             Err(refused) => return refused,
         };
-        // Watching nothing and only reading: served without a lock if all is cached.
-        let plain = watched.is_empty() && claim.is_none();
-        if plain
-            && !session.unsettled()
-            && let Some(done) = exec_published(session, &queue).await
-        {
-            return compared(session, &queue, done).await;
+        let mut script = Script { queue, watched, claim };
+        session.parts.answers = Answers::SMALL;
+        loop {
+            let reply = exec_within(session, &mut script).await;
+            match session.parts.over.take() {
+                None => return reply,
+                Some(needs) => match session.make_room(needs).await {
+                    Ok(()) => {}
+                    Err(gone) => return gone,
+                },
+            }
         }
-        if plain
-            && queue.is_short()
-            && let Some(done) = exec_at_once(session, &queue)
-        {
-            return compared(session, &queue, done).await;
-        }
-        exec_locked(session, &queue, watched, claim).await
     })
 }
 
+/// What EXEC runs, what it compares first, and the id under which it commits.
+struct Script {
+    queue: Queue,
+    watched: Vec<Watched>,
+    claim: Option<Claim>,
+}
+
+/// Runs a script if there is room for its answers. If not, nothing of it is done, and `session.parts.over` says how
+/// much they take: hundreds of clients may ask for megabytes each in a request of a kilobyte.
+async fn exec_within(session: &mut Session, script: &mut Script) -> Reply {
+    let queue = &script.queue;
+    // Watching nothing and only reading: served without a lock if all is cached.
+    let plain = script.watched.is_empty() && script.claim.is_none();
+    if plain
+        && !session.unsettled()
+        && let Some(done) = exec_published(session, queue).await
+    {
+        return compared(session, queue, done).await;
+    }
+    if plain
+        && queue.is_short()
+        && let Some(done) = exec_at_once(session, queue)
+    {
+        return compared(session, queue, done).await;
+    }
+    exec_locked(session, script).await
+}
+
 /// Runs a script under locks, after what is watched was compared.
-async fn exec_locked(session: &mut Session, queue: &Queue, watched: Vec<Watched>, claim: Option<Claim>) -> Reply {
+async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
+    let Script { queue, watched, claim } = script;
     // Before anything is compared: what is found current is so as of it.
     let checked = watched.iter().any(|watched| watched.checked).then(|| session.shared.engine.as_of());
     if let Some(refused) = session.too_wide(queue.locks().len()) {
         return refused;
     }
-    let mut plan = plan_of(session, queue, watched, &claim);
+    let mut plan = plan_of(session, queue, watched.clone(), claim);
     let context = session.context();
     let shared = session.shared.clone();
     let mut ahead = Ahead::default();
@@ -61,9 +87,10 @@ async fn exec_locked(session: &mut Session, queue: &Queue, watched: Vec<Watched>
         }
     };
     match executed {
+        Ok(Executed::Done((reply, _), _)) if session.parts.over.is_some() => reply,
         Ok(Executed::Done(done, mut committing)) => {
             session.turn = committing.take_turn();
-            if let Some(claim) = claim {
+            if let Some(claim) = claim.take() {
                 claim.follow(committing.witness(), shared.engine.runtime());
             }
             // Rows that others write to have the numbers of their tables.
@@ -79,7 +106,7 @@ async fn exec_locked(session: &mut Session, queue: &Queue, watched: Vec<Watched>
         Ok(Executed::WatchFailed) => Reply::NilArray,
         Ok(Executed::Stale(stale)) => lease::stale(&stale),
         Err(error) => {
-            if let Some(claim) = claim {
+            if let Some(claim) = claim.take() {
                 claim.end(&Err(error.clone()), shared.engine.runtime().elapsed());
             }
             if plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
@@ -158,7 +185,8 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
 fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
     let mut replies = Vec::with_capacity(queue.commands.len());
     let mut uncompared = Vec::new();
-    let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
+    let (mut answers, room) = (Answers::empty(), session.parts.answers);
+    let bytes_max = session.shared.limits.client_reply_bytes_max;
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
         let permitted = session.guard_queued(queued.command, frame);
@@ -186,8 +214,8 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
         // Counted as they come: what would never be sent, or takes too much memory, must not be built either.
         let answer = answer.and_then(|reply| {
             session.within_txn_bytes(documents.held_bytes())?;
-            bytes += reply.encoded_bytes_max();
-            if bytes > bytes_max {
+            answers.add(&reply);
+            if answers.bytes > bytes_max {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
             }
             Ok(reply)
@@ -201,8 +229,14 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
                 rolled_back.extend_from_slice(&text);
                 return Err((Reply::error(rolled_back), Vec::new()));
             }
+            // Without room for all, what they take is summed up.
+            Ok(_) | Err(_) if answers.exceeds(room) => replies = Vec::new(),
             Ok(reply) | Err(reply) => replies.push(reply),
         }
+    }
+    if answers.exceeds(room) {
+        session.parts.over = Some(answers);
+        return Err((Reply::Nil, Vec::new()));
     }
     Ok((Reply::Array(replies), uncompared))
 }
