@@ -122,6 +122,7 @@ impl<W: Wire> Connection<W> {
         let _inline = inline::take(&self.decoder, &self.input, &self.shared, &self.client).await?;
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         (batch.args_max, self.session.replies.turn_bytes) = turn(self.shared.clients.len());
+        self.session.replies.large_bytes = large_bytes(&self.shared);
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
             Ok(0) => Ok(false),
             Ok(_) => {

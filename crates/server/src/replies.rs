@@ -42,18 +42,18 @@ pub fn takes_long(reply: &Reply) -> bool {
     reply.encoded_bytes_max() > LARGE_BYTES
 }
 
-/// Whether there has to be room for a reply before it is encoded.
-pub fn is_large(reply: &Reply) -> bool {
+/// Whether there has to be room for a reply before it is encoded: it has many items, or more than `large` bytes.
+pub fn is_large(reply: &Reply, large: usize) -> bool {
     let bytes = |items: &[Reply]| items.iter().map(Reply::encoded_bytes_max).sum::<usize>();
     match reply {
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
-            items.len() > LARGE_ITEMS || bytes(items) > LARGE_BYTES
+            items.len() > LARGE_ITEMS || bytes(items) > large
         }
         Reply::Map(pairs) | Reply::Pairs(pairs) => {
             let bytes = || pairs.iter().map(|(key, value)| key.encoded_bytes_max() + value.encoded_bytes_max());
-            pairs.len() > LARGE_ITEMS || bytes().sum::<usize>() > LARGE_BYTES
+            pairs.len() > LARGE_ITEMS || bytes().sum::<usize>() > large
         }
-        reply => reply.encoded_bytes_max() > LARGE_BYTES,
+        reply => reply.encoded_bytes_max() > large,
     }
 }
 
@@ -82,6 +82,8 @@ pub struct Replies {
     worked: usize,
     /// Others have their turn after so many.
     pub turn_bytes: usize,
+    /// A reply of more has room made before it is encoded.
+    pub large_bytes: usize,
 }
 
 /// Where replies are while the session that they belong to waits.
@@ -148,7 +150,14 @@ impl Replies {
     /// is written down.
     pub fn new(bytes_max: usize) -> Replies {
         let outlet = Outlet(Arc::new(Mutex::new(Queue::new(bytes_max))));
-        Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0, turn_bytes: TURN_BYTES }
+        Replies {
+            own: Queue::new(bytes_max),
+            outlet,
+            lent: false,
+            worked: 0,
+            turn_bytes: TURN_BYTES,
+            large_bytes: LARGE_BYTES,
+        }
     }
 
     /// Where the replies are while the session waits.
@@ -226,7 +235,9 @@ impl Replies {
         let queue = self.own();
         let mut worked = 0;
         let reply = match reply {
-            Some(reply) if !with_version && (is_large(&reply) || reply.items_bytes() > ITEMS_KEPT_BYTES) => {
+            Some(reply)
+                if !with_version && (is_large(&reply, LARGE_BYTES) || reply.items_bytes() > ITEMS_KEPT_BYTES) =>
+            {
                 let mut encoded = BytesMut::new();
                 worked = encode(&queue.bounded(&reply), protocol, &mut encoded);
                 queue.after_bytes += worked;

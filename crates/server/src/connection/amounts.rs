@@ -6,7 +6,7 @@ use forebay_protocol::Decoder;
 use forebay_protocol::decoder::READ_BYTES;
 use forebay_protocol::request::BATCH_ARGS;
 
-use crate::replies::TURN_BYTES;
+use crate::replies::{LARGE_BYTES, TURN_BYTES};
 use crate::state::Shared;
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
@@ -76,6 +76,9 @@ const TURNS_BYTES: usize = 32 << 20;
 const TURN_ARGS_MIN: usize = 128;
 const TURN_BYTES_MIN: usize = 32 << 10;
 
+/// A shorter reply never waits for room.
+const REPLY_BYTES_MIN: usize = 4 << 10;
+
 /// How long a client's turn is: arguments of requests that it takes, and bytes of replies that they make. A client waits
 /// for one turn of each other, so beside many clients a turn is shorter.
 ///
@@ -86,6 +89,13 @@ pub(super) fn turn(clients: usize) -> (usize, usize) {
     }
     let part = |all: usize, least, most| (all / clients.max(1)).clamp(least, most);
     (part(TURNS_ARGS, TURN_ARGS_MIN, BATCH_ARGS), part(TURNS_BYTES, TURN_BYTES_MIN, TURN_BYTES))
+}
+
+/// A reply of more bytes has room made before it is encoded: one of each client is about what may wait for all.
+///
+/// **Example.** At `--memory 64MiB` it is 256 KiB beside 64 clients, and 16 KiB beside 1,000.
+pub(super) fn large_bytes(shared: &Shared) -> usize {
+    (shared.limits.replies_bytes_max / shared.clients.len().max(1)).clamp(REPLY_BYTES_MIN, LARGE_BYTES)
 }
 
 /// Whether more is read behind `input` before that is decoded: for the argument at hand, or as long as it is little.

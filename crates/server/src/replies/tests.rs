@@ -8,7 +8,7 @@ use super::*;
 fn large_replies_stand_in_their_order() {
     let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
     let list = Reply::Array(vec![Reply::Integer(7); 2 * LARGE_ITEMS]);
-    assert!(is_large(&large) && is_large(&list) && !is_large(&Reply::OK));
+    assert!([&large, &list].iter().all(|reply| is_large(reply, LARGE_BYTES)) && !is_large(&Reply::OK, LARGE_BYTES));
     let all = [Reply::OK, large.clone(), Reply::Integer(1), list.clone(), large, list];
     let (mut expected, mut replies) = (BytesMut::new(), Replies::new(usize::MAX));
     for (number, reply) in all.iter().enumerate() {

@@ -38,7 +38,7 @@ impl Session {
 
     /// Whether `reply` may be encoded. If not, its request is to wait for room and to be served again.
     pub(super) fn has_room_for(&mut self, reply: &Reply) -> bool {
-        if !is_large(reply) {
+        if !is_large(reply, self.replies.large_bytes) {
             return true;
         }
         let (own, bytes) = (self.replies.bytes(), reply.encoded_bytes_max());

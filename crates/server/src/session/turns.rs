@@ -124,11 +124,10 @@ impl Session {
         self.granted = 0;
     }
 
-    /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it. In
-    /// TXN its documents are kept in any case.
+    /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it, and
+    /// the places of its items.
     pub(super) fn forgets(&mut self, command: &Command, frame: Frame<'_>) -> bool {
-        let again = command.effect(frame) == Some(Effect::Read) || command.is(Flag::Again);
-        let reads = again && !self.open.is_open();
+        let reads = command.effect(frame) == Some(Effect::Read) || command.is(Flag::Again);
         if reads {
             (self.committing, self.turn) = (None, None);
         }
