@@ -19,7 +19,8 @@ FUZZ_TARGETS := answers decoder commands store_file traces trace_tools mappings 
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly sanitize forever fuzz \
-	soak bench bench-full bench-sim bench-engine setup-bench doc clean figure figures install uninstall deb image
+	soak bench bench-full bench-sim bench-engine bench-others setup-bench doc clean figure figures install uninstall \
+	deb image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -179,6 +180,10 @@ bench-engine: setup-run ## the engine beside other caches for Rust, compiled in;
 	$(ENGINE_BUILD)
 	target/dist/engine --markdown target/bench-engine.md
 	target/dist/engine --policies --markdown target/bench-policies.md
+
+bench-others: setup-run ## Caffeine (Java) and otter (Go) beside the engine; ROUNDS=3
+	$(ENGINE_BUILD)
+	bench/engine/others/run.sh
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 
