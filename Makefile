@@ -104,7 +104,7 @@ sanitize: setup-run ## the engine's tests under Miri, then under ThreadSanitizer
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache \
 		--lib --test allocations -- --skip policy:: --skip graph::
 	RUSTFLAGS=-Zsanitizer=thread cargo +$(SANITIZE_TOOLCHAIN) test -Zbuild-std --target $(SANITIZE_TARGET) \
-		--target-dir target/sanitize -p forebay-cache --lib -- --skip policy:: --skip graph::
+		--target-dir target/sanitize -p forebay-cache --features tsan --lib -- --skip policy:: --skip graph::
 
 nightly: setup deny budgets sanitize fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
 	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \
