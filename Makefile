@@ -19,7 +19,8 @@ FUZZ_TARGETS := answers decoder commands store_file traces trace_tools mappings 
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly sanitize forever fuzz \
-	soak bench bench-full bench-sim bench-engine setup-bench doc clean figure figures install uninstall deb image
+	soak bench bench-full bench-sim bench-engine bench-others setup-bench doc clean figure figures install uninstall \
+	deb image
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,7 +104,7 @@ sanitize: setup-run ## the engine's tests under Miri, then under ThreadSanitizer
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache \
 		--lib --test allocations -- --skip policy:: --skip graph::
 	RUSTFLAGS=-Zsanitizer=thread cargo +$(SANITIZE_TOOLCHAIN) test -Zbuild-std --target $(SANITIZE_TARGET) \
-		--target-dir target/sanitize -p forebay-cache --lib -- --skip policy:: --skip graph::
+		--target-dir target/sanitize -p forebay-cache --features tsan --lib -- --skip policy:: --skip graph::
 
 nightly: setup deny budgets sanitize fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
 	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \
@@ -179,6 +180,10 @@ bench-engine: setup-run ## the engine beside other caches for Rust, compiled in;
 	$(ENGINE_BUILD)
 	target/dist/engine --markdown target/bench-engine.md
 	target/dist/engine --policies --markdown target/bench-policies.md
+
+bench-others: setup-run ## Caffeine (Java) and otter (Go) beside the engine; ROUNDS=3
+	$(ENGINE_BUILD)
+	bench/engine/others/run.sh
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 

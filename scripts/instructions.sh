@@ -3,6 +3,9 @@
 # are what a run with twice the requests takes more in the function that asks. A look is a hit of the cache whose
 # entries lie apart, with a guard for each: 168.3 to 170.4 in ten runs, since each cache draws its hash.
 #
+# `scripts/instructions.sh policies [NAME ..]`: those of a look by each policy of the table, or by these. What a policy
+# is told later is told by one thread within the count.
+#
 # `scripts/instructions.sh requests`: those of GET and LEASE GET of one cached key by a session, alone and 16 in a
 # batch. It builds the server in release mode first, which takes minutes.
 set -euo pipefail
@@ -29,13 +32,19 @@ count() {
 	awk '/^summary:|^totals:/ {print $2; exit}' "$folder/out"
 }
 
+# Sets `per` to the instructions of the functions `$1` for one request, by the program and arguments that follow and
+# how many requests.
+measure() {
+	local one two
+	one=$(count "$1" "${@:2}" 50000)
+	two=$(count "$1" "${@:2}" 100000)
+	per=$(awk -v a="$one" -v b="$two" 'BEGIN {printf "%.1f", (b - a) / 50000}')
+}
+
 status=0
 # `$1` of the functions `$2` takes at most `$3`, by the program and arguments that follow, and `$per` in fact.
 check() {
-	local one two
-	one=$(count "$2" "${@:4}" 50000)
-	two=$(count "$2" "${@:4}" 100000)
-	per=$(awk -v a="$one" -v b="$two" 'BEGIN {printf "%.1f", (b - a) / 50000}')
+	measure "$2" "${@:4}"
 	echo "instructions of a $1: $per (at most $3)"
 	awk -v per="$per" -v most="$3" 'BEGIN {exit !(per > 0 && per <= most)}' || status=1
 }
@@ -49,6 +58,13 @@ if [ "${1:-}" = requests ]; then
 	done
 else
 	cargo build --release --locked -q -p forebay-cache --example instructions
+	if [ "${1:-}" = policies ]; then
+		for name in "${@:2}" $([ $# -gt 1 ] || "$target/examples/instructions" policies); do
+			measure 'instructions::looks*' "$target/examples/instructions" "look:$name"
+			echo "instructions of a look by $name: $per"
+		done
+		exit 0
+	fi
 	for kind in hit:hits:$HIT_MAX miss:misses:$MISS_MAX look:looks:$LOOK_MAX; do
 		IFS=: read -r name function most <<<"$kind"
 		check "$name" "instructions::$function*" "$most" "$target/examples/instructions" "$name"

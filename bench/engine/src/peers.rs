@@ -94,6 +94,7 @@ pub const CONTESTANTS: &[Contestant] = &[
     contestant::<sieve_cache::ShardedSieveCache<u64, u64>>("sieve-cache"),
     contestant::<stretto::Cache<u64, u64>>("stretto"),
     contestant::<foyer_memory::Cache<u64, u64>>("foyer"),
+    contestant::<Omega>("omega-cache"),
 ];
 
 fn build<P: Peer>(work: &Work) -> Option<Box<dyn Runner>> {
@@ -451,5 +452,29 @@ impl Peer for foyer_memory::Cache<u64, u64> {
 
     fn len(&self) -> usize {
         self.entries()
+    }
+}
+
+type Omega = omega_cache::Cache<omega_cache::s3fifo::S3FIFOCache<u64, u64>, u64, u64>;
+
+impl Peer for Omega {
+    fn new(capacity: usize) -> Self {
+        let metrics = omega_cache::metrics::MetricsConfig::new(16, 1024);
+        let engine = omega_cache::s3fifo::S3FIFOCache::new(capacity, metrics);
+        omega_cache::Cache::new(engine, omega_cache::core::backoff::BackoffConfig::exponential(10))
+    }
+
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        self.get(&key).map(|entry| *entry.value())
+    }
+
+    fn put(&self, key: u64, value: u64) {
+        self.insert(key, value);
+    }
+
+    /// It does not say.
+    fn len(&self) -> usize {
+        1_000_000
     }
 }

@@ -1,10 +1,12 @@
-//! What `scripts/instructions.sh` counts the instructions of: `instructions hit 200000`.
+//! What `scripts/instructions.sh` counts the instructions of: `instructions hit 200000`, or `instructions
+//! look:lru 200000` for a look by a policy of the table.
 //!
 //! A hit is one of 100,000 keys, few of which are asked for often, all marked as hit often before. A miss evicts, as
 //! all misses after the start do.
 
 use std::process::ExitCode;
 
+use forebay_cache::policy::{POLICIES, PolicyError};
 use forebay_cache::{Cache, Inline};
 
 const KEYS: u64 = 100_000;
@@ -43,23 +45,40 @@ fn looks(cache: &Cache<u64, u64>, requests: &[u64]) -> u64 {
     requests.iter().map(|key| cache.get(key).unwrap_or_default()).fold(0, u64::wrapping_add)
 }
 
-fn count_looks(requests: &[u64]) -> u64 {
-    let cache = Cache::new((KEYS + KEYS / 10) as usize);
+fn count_looks(requests: &[u64], cache: &Cache<u64, u64>) -> u64 {
     for rank in 0..KEYS {
         cache.insert(scattered(rank), rank);
         (0..4).for_each(|_| _ = cache.get(&scattered(rank)));
     }
-    looks(&cache, requests)
+    looks(cache, requests)
+}
+
+/// `policy`: its name; empty: the built-in one.
+fn cache_by(policy: &str) -> Result<Cache<u64, u64>, PolicyError> {
+    let builder = Cache::builder().capacity((KEYS + KEYS / 10) as usize);
+    Ok(if policy.is_empty() { builder } else { builder.policy(policy)? }.build())
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).is_some_and(|kind| kind == "policies") {
+        POLICIES.iter().for_each(|policy| println!("{}", policy.name));
+        return ExitCode::SUCCESS;
+    }
     let (Some(kind), Some(count)) = (arguments.get(1), arguments.get(2).and_then(|count| count.parse().ok())) else {
-        eprintln!("usage: instructions hit|miss|look COUNT");
+        eprintln!("usage: instructions hit|miss|look|look:POLICY COUNT, or: instructions policies");
         return ExitCode::FAILURE;
     };
+    let (kind, policy) = kind.split_once(':').unwrap_or((kind, ""));
     if kind == "look" {
-        println!("{}", std::hint::black_box(count_looks(&draw(count))));
+        let cache = match cache_by(policy) {
+            Ok(cache) => cache,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        println!("{}", std::hint::black_box(count_looks(&draw(count), &cache)));
         return ExitCode::SUCCESS;
     }
     let room = if kind == "miss" { KEYS } else { KEYS + KEYS / 10 };

@@ -31,5 +31,8 @@ pub(crate) use shuttle::{
     thread::yield_now,
 };
 
+/// How a word is looked at that an acquire fence follows. ThreadSanitizer knows no fences: for it the look acquires.
+pub(crate) const FENCED: Ordering = if cfg!(feature = "tsan") { Ordering::Acquire } else { Ordering::Relaxed };
+
 /// Tables are small, so that few entries make them grow, and words are those of a checker.
 pub(crate) const CHECKED: bool = cfg!(any(feature = "loom", feature = "shuttle"));

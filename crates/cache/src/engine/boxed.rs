@@ -28,7 +28,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, FENCED, Ordering, fence};
 
 use super::reclaim::Guard;
 
@@ -239,7 +239,7 @@ impl<R> Word<R> {
 
     #[inline(always)]
     pub fn look<'g>(&self, _: &'g Guard<'_>) -> At<'g, R> {
-        At(self.0.load(Ordering::Relaxed), PhantomData)
+        At(self.0.load(FENCED), PhantomData)
     }
 
     pub fn look_locked<'w>(&self, _: &'w Leave) -> At<'w, R> {

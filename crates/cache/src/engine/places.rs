@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use crate::ahead::prefetch_at;
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicPtr, AtomicU32, CHECKED, Ordering, fence};
+use crate::sync::{AtomicPtr, AtomicU32, CHECKED, FENCED, Ordering, fence};
 
 use super::boxed::{Entry, Leave};
 use super::marks::MARK_MAX;
@@ -291,7 +291,7 @@ impl<A> Place<A> {
 
     #[inline(always)]
     pub fn look<'g>(&self, _: &'g Guard<'_>) -> Kept<'g, A> {
-        Kept(self.word.load(Ordering::Relaxed), PhantomData)
+        Kept(self.word.load(FENCED), PhantomData)
     }
 
     /// Whether the word is the one that was seen.

@@ -149,6 +149,25 @@ impl Queues {
         self.ghosts = Remembered { cells: Cells::of(&cells), now, pushes };
     }
 
+    /// Where an entry stands that was hit so often.
+    pub fn explain(&self, slot: u32, hits: u8, is_pinned: bool) -> String {
+        let pinned = if is_pinned { ", pinned" } else { "" };
+        if self.links[slot as usize / CHUNK][slot as usize % CHUNK].before & IN_MAIN == 0 {
+            let (weight, most) = (self.small.weight, self.small_max);
+            format!(
+                "small queue ({weight} of {most}), {hits} hits; with {PROMOTE} it goes on to the main queue{pinned}"
+            )
+        } else {
+            format!("main queue ({}), {hits} hits, each worth another round{pinned}", self.main.weight)
+        }
+    }
+
+    /// What is remembered of a key that is not in.
+    pub fn explain_absent(&mut self, hash: u64) -> Option<String> {
+        let remembered = self.ghosts.find(hash).is_some();
+        remembered.then(|| "left the small queue not long ago: it would come into the main queue".into())
+    }
+
     /// The entry to evict; `None`: there is no entry.
     pub fn victim<'e>(&mut self, entry: impl Fn(u32) -> Option<Entry<'e>>) -> Option<u32> {
         // A mark is worth one round at most three times. Readers that go on marking must not keep it going for ever.
@@ -352,14 +371,18 @@ impl Remembered {
         }
     }
 
-    /// Whether a key's print is there; it is not, afterwards.
-    fn take(&mut self, hash: u64) -> bool {
+    /// The cell with a key's print.
+    fn find(&mut self, hash: u64) -> Option<&mut u32> {
         let now = self.now;
         let is_it = |cell: &&mut u32| {
             **cell as u16 == Remembered::print(hash) && usize::from(now.wrapping_sub((**cell >> 16) as u16)) <= STEPS
         };
-        let found = self.cells.ways(hash).unwrap_or_default().iter_mut().find(is_it);
-        found.map(|cell| *cell = 0).is_some()
+        self.cells.ways(hash).unwrap_or_default().iter_mut().find(is_it)
+    }
+
+    /// Whether a key's print is there; it is not, afterwards.
+    fn take(&mut self, hash: u64) -> bool {
+        self.find(hash).map(|cell| *cell = 0).is_some()
     }
 }
 

@@ -169,6 +169,22 @@ impl Ranks {
         }
     }
 
+    /// One line on why an entry stands where it does.
+    pub fn explain(&self, slot: u32, hits: u8, is_pinned: bool) -> String {
+        match self {
+            Ranks::Queues(queues) => queues.explain(slot, hits, is_pinned),
+            Ranks::Policy(policy) => policy.order.explain(slot),
+        }
+    }
+
+    /// Likewise for a key that is not in; `None`: nothing is remembered.
+    pub fn explain_absent(&mut self, hash: u64) -> Option<String> {
+        match self {
+            Ranks::Queues(queues) => queues.explain_absent(hash),
+            Ranks::Policy(policy) => policy.order.explain_absent(hash),
+        }
+    }
+
     /// Makes an entry the newest of a queue, where there are queues.
     pub fn stand_last(&mut self, slot: u32, entry: Ranked, in_main: bool) {
         if let Ranks::Queues(queues) = self {

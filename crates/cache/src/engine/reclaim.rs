@@ -34,7 +34,7 @@ use std::sync::OnceLock;
 use smallvec::SmallVec;
 
 use crate::mutation::{Fault, on};
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, FENCED, Mutex, MutexGuard, Ordering, fence};
 
 /// Seats of the first block; each further one has twice as many.
 const SEATS_FIRST: usize = if cfg!(feature = "loom") { 4 } else { 16 };
@@ -214,7 +214,7 @@ impl<G> Collector<G> {
         if !on(Fault::LookFenceMissing) {
             fence(Ordering::SeqCst);
         }
-        let ages = self.seats.iter().filter_map(OnceLock::get).flatten().map(|seat| seat.since.load(Ordering::Relaxed));
+        let ages = self.seats.iter().filter_map(OnceLock::get).flatten().map(|seat| seat.since.load(FENCED));
         let oldest = ages.filter(|&age| age != EMPTY).min().unwrap_or(NO_GUARD);
         if !on(Fault::LookUnordered) {
             fence(Ordering::Acquire);

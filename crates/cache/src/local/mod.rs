@@ -11,7 +11,7 @@
 //! guarded.rs   many entries under one guard     pins.rs      entries that stay
 //! hashing.rs   the hasher, if none is given     tags.rs      entries that are invalidated together
 //! upkeep.rs    the cache as a whole             snapshot/    a file from which a cache starts warm
-//! portable.rs  keys and values as bytes
+//! portable.rs  keys and values as bytes         explain.rs   why an entry stands where it does
 //! ```
 //!
 //! A program's own code (weigher, hasher, listener, loader, clock, copies) runs without a lock; comparisons of keys may
@@ -20,6 +20,7 @@
 mod builder;
 mod compute;
 mod counters;
+mod explain;
 mod flight;
 mod guarded;
 mod hashing;

@@ -1,4 +1,4 @@
-//! What a snapshot asks of the entries and their order, and how it puts them back.
+//! What a snapshot asks of the entries and their order, and how it puts them back; and what a program asks of one.
 //!
 //! The order of a shard is copied under its lock, as numbers of slots. The entries are looked at a few at a time, and
 //! each is seen as it is at that moment.
@@ -8,8 +8,8 @@ use crate::sync::Ordering;
 use super::super::queues::Ghosts;
 use super::super::reclaim::Guard;
 use super::super::segment::Here;
-use super::Pointers;
 use super::guarded::ranked;
+use super::{Pointers, Under};
 
 /// An entry, as a snapshot has it.
 pub(crate) struct Standing<'g, T> {
@@ -52,6 +52,21 @@ impl<T> Pointers<T> {
             Some(Standing { item: record.item(), weight: record.weight, mark: record.mark.load(Ordering::Relaxed) })
         });
         here.collect()
+    }
+
+    /// One line on why an entry that has not expired stands where it does in the order of eviction. Of a key that has
+    /// none it is what is remembered of the key; `None`: nothing is.
+    pub(crate) fn explain(&self, under: Under<'_, '_>, hash: u64, is: impl Fn(&T) -> bool) -> Option<String> {
+        let root = &self.shard(hash).root.0;
+        let mut guarded = self.lock(hash);
+        let found = root.look_for(hash, under.guard, is).map(|here| here.entry);
+        match found.filter(|record| (guarded.life.until)(record.item()) > under.now) {
+            Some(record) => {
+                let (slot, hits) = (record.slot.load(Ordering::Relaxed), record.mark.load(Ordering::Relaxed));
+                Some(guarded.ranks.explain(slot, hits, record.is_pinned()))
+            }
+            None => guarded.ranks.explain_absent(hash),
+        }
     }
 
     /// Makes an entry the newest of its shard's queue, with these hits.

@@ -137,9 +137,10 @@ fn code_that_panics() {
         .tags(move |key: &Touchy, _, tags| (tagged.check(), tags.add(&(key.number % 2))).1)
         .clock(move || (time.check(), Duration::from_secs(1)).1)
         .build();
-    let runs: [(&str, Run); 12] = [
+    let runs: [(&str, Run); 13] = [
         ("pin", |cache, make| _ = cache.pin(&make(1))),
         ("unpin", |cache, make| _ = cache.unpin(&make(1))),
+        ("explain", |cache, make| _ = cache.explain(&make(1))),
         ("invalidate_tag", |cache, _| _ = cache.invalidate_tag(&1u64)),
         ("insert", |cache, make| _ = cache.insert(make(1), make(2))),
         ("insert another", |cache, make| _ = cache.insert(make(99), make(2))),

@@ -2,6 +2,7 @@
 #![cfg(not(feature = "loom"))]
 
 mod bad;
+mod explain;
 mod gate;
 mod histories;
 mod loads;
