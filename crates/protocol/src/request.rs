@@ -141,8 +141,8 @@ impl PartialEq for Request {
 
 impl Eq for Request {}
 
-/// A batch takes no request after so many arguments, unless it is told otherwise: a turn of a client that sends many wide
-/// ones is no longer than that of one that sends many short ones.
+/// A batch takes no request after so many arguments, unless it is told otherwise: a turn of a client that sends many
+/// wide ones is no longer than that of one that sends many short ones.
 pub const BATCH_ARGS: usize = 1 << 10;
 
 /// The complete requests of one read, sharing one piece of the buffer. Reused from batch to batch.

@@ -79,8 +79,8 @@ const TURN_BYTES_MIN: usize = 32 << 10;
 /// A shorter reply never waits for room.
 const REPLY_BYTES_MIN: usize = 4 << 10;
 
-/// How long a client's turn is: arguments of requests that it takes, and bytes of replies that they make. A client waits
-/// for one turn of each other, so beside many clients a turn is shorter.
+/// How long a client's turn is: arguments of requests that it takes, and bytes of replies that they make. A client
+/// waits for one turn of each other, so beside many clients a turn is shorter.
 ///
 /// **Example.** Beside 64 clients a turn is 1,024 arguments and 512 KiB; beside 1,000 it is 131 and 32 KiB.
 pub(super) fn turn(clients: usize) -> (usize, usize) {

@@ -14,8 +14,8 @@ use crate::limits::ORDINARY_REPLY_BYTES;
 use crate::replies::is_large;
 
 impl Session {
-    /// Before a request: gives others their turn, and waits until the client has read, if too much waits for it. Whether
-    /// the request is to be served.
+    /// Before a request: gives others their turn, and waits until the client has read, if too much waits for it.
+    /// Whether the request is to be served.
     #[inline]
     pub(super) async fn may_go_on(&mut self) -> bool {
         if self.replies.is_turn() {
