@@ -221,6 +221,8 @@ pub enum Fault {
     KnownAsChecked,
     /// What the store is asked for before it is heard what it has applied makes that count as applied to anything.
     AskedOnTheWayDoubted,
+    /// A transaction that was overtaken takes what is known of its documents from those that come after it.
+    OvertakenForgets,
     /// The journal is not told which of the documents that a transaction was shown the store has.
     SettledUnnoted,
     /// A change goes to the store in one batch behind one that the store may have, unchecked.

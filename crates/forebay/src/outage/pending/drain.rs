@@ -381,22 +381,31 @@ impl Buffer {
         }
     }
 
-    /// The store found these documents of transaction `number` changed by others. What it writes is merged with that,
-    /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them, or if
-    /// what it writes rests on what that held.
+    /// Others have changed these documents since transaction `number` saw them: the store has found that, or it was
+    /// known before. What it writes is merged with that, so it is not checked again; true if nothing else stands in the
+    /// way, false if it only read one of them, or if what it writes rests on what that held.
     pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
         let Some(entry) = there(self.entries.get_mut(&number)) else { return true };
         let merged = keys.iter().all(|key| writes(entry, key) && !entry.rests_on(key));
         if merged {
             entry.buffered.checks.retain(|(key, _)| !keys.contains(key));
         }
-        for key in keys {
+        // What was known before says nothing against what is known of the document by now.
+        let found = |key: &&Key| !self.is_overtaken(number, key) || mutation::on(Fault::OvertakenForgets);
+        for key in keys.iter().filter(found).collect::<Vec<_>>() {
             if let Some(row) = self.rows.get_mut(key) {
                 (row.image.base, row.image.before) = (None, None);
             }
         }
         self.overtake(number, keys);
         merged
+    }
+
+    /// Whether it is known that the store has something else of `key` than transaction `number` was shown.
+    fn is_overtaken(&self, number: u64, key: &Key) -> bool {
+        let Some(entry) = self.entries.get(&number) else { return false };
+        let at = entry.shown_at.find(&entry.buffered.shown, key);
+        at.and_then(|at| entry.seen.get(at)) == Some(&Seen::Overtaken)
     }
 
     /// Applies transaction `number` whatever its checks say.

@@ -325,6 +325,28 @@ fn what_is_asked_for_before_the_answer_is_heard_is_right() {
     }
 }
 
+/// Another program changes a document once. Who was shown it before is set aside, and who reads it afterwards is not,
+/// though changes of before wait still.
+#[test]
+fn one_change_of_others_sets_none_aside_that_has_seen_it() {
+    let there = vec![
+        Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Put)], asks: false },
+        Step::Commit { which: 0, way: Way::Direct, merge: false },
+    ];
+    let change = || writes(READ, Kind::Change);
+    let reader = |written| {
+        let open = Step::Open { reads: vec![READ], writes: vec![(written, Kind::Change)], asks: true };
+        vec![open, commit(), JOURNAL]
+    };
+    let others = vec![Step::Others { key: READ, kind: Kind::Change, seen: false }];
+    // The first is found to be changed, and merged.
+    let merged = vec![SET_OUT, land(false), SET_OUT, land(false)];
+    let steps = [there, change(), reader(WRITTEN), change(), change(), others, merged, reader(1), change()];
+    assert_eq!(set_aside(&steps, true), 1);
+    let _on = mutation::put_back(Some(Fault::OvertakenForgets));
+    assert_eq!(set_aside(&steps, true), 2);
+}
+
 /// A known limit (docs/guarantees.md): the answer to a change was lost, and another was made unseen behind it. What the
 /// trigger made of the two can't be told from what others did, so their reader is set aside. One that was made to a
 /// document that was known is told apart.
