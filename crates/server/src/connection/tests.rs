@@ -406,3 +406,19 @@ async fn a_refused_exec_ends_its_multi() {
     let _fault = mutation::put_back(Some(Fault::RefusedExecStays));
     assert_eq!(done("ECHO").await, "*2\r\n$-1\r\n$-1\r\n", "the fault is found");
 }
+
+/// A client that sends nothing more has the answers of its script if there is room for them.
+#[tokio::test]
+async fn a_script_with_long_answers_is_served_when_its_client_has_sent_all() {
+    let answered = |taken: usize| async move {
+        let shared = shared(|_| {});
+        let _taken = (taken > 0).then(|| shared.room.scripts.try_take(taken, taken));
+        let script = "MULTI\r\nLRANGE l 0 -1\r\nLRANGE l 0 -1\r\nEXEC\r\n";
+        let mut client = connection(&shared, format!("RPUSH l{}\r\n{script}", " e".repeat(900)).as_bytes());
+        client.wire.goes = true;
+        client.run().await.expect("it is served to its end");
+        shared.figures.bytes_out.load(Ordering::Relaxed)
+    };
+    assert!(answered(0).await > 2 * 900 * 7);
+    assert!(answered(64 << 20).await < 200, "it is refused what it would have to wait for");
+}

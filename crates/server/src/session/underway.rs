@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// Waits until there is room for the answers of a script, which is run again then: for what is sent, and for their
-    /// items until they are encoded. It holds no lock here. An error if its client has ended.
+    /// items until they are encoded. It holds no lock here. An error if its client has ended and it would have to wait.
     pub async fn make_room(&mut self, needs: Answers) -> Result<(), Reply> {
         self.parts.script = None;
         self.shared.engine.runtime().clone().come_back().await;
@@ -156,9 +156,9 @@ impl Session {
             self.wait_for_reader().await;
         }
         let (room, most) = (&self.shared.room.scripts, self.shared.limits.underway_bytes_max);
-        let part = match self.closing {
-            true => None,
-            false => self.wait_for_part(room, needs.items, most).await,
+        let part = match room.try_take(needs.items, most) {
+            None if !self.closing => self.wait_for_part(room, needs.items, most).await,
+            part => part,
         };
         let gone = || Reply::error("TXCONFLICT its client has gone while it waited for room");
         self.parts.script = Some(part.ok_or_else(gone)?);
