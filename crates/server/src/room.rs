@@ -106,7 +106,7 @@ pub struct Room {
     pub inline: Underway,
     /// For large answers between their making and their encoding.
     pub answers: Underway,
-    /// For those of scripts, which may wait for locks meanwhile.
+    /// For the answers of scripts. A script that has room here may wait for locks.
     pub scripts: Underway,
 }
 

@@ -25,7 +25,6 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     arity: -2,
     keys: Keys::None,
     run: Run::Session(|session, frame| family::run(session, frame, "client")),
-    // What changes something answers in a line.
     flags: &[Flag::InAborted, Flag::Again],
 }];
 

@@ -183,7 +183,8 @@ pub enum Flag {
     TellsNothing,
     /// It only reads, and its answer on many keys is made of those on some of them: a sum, or a list.
     InParts,
-    /// It changes nothing, and is served again where its reply finds no room, although it is not run on documents.
+    /// It is served again where its reply finds no room, although it is not run on documents. Whatever it answers at
+    /// length changes nothing.
     Again,
     /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.
     NoAuth,

@@ -54,7 +54,7 @@ pub(super) const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// What one buffer of a connection is for: bytes of complete requests that are read before they are decoded, and what a
 /// buffer of requests or replies keeps while the connection waits for its client. A connection has up to four such
-/// buffers: what is served, what is read meanwhile, where arguments are, and replies.
+/// buffers: the requests of the batch, those that came after it, the places of arguments, and the replies.
 ///
 /// **Example.** At `--memory 64MiB` it is 32 KiB beside 256 clients, and 8 KiB beside 1,000.
 pub(super) fn buffer_bytes(shared: &Shared) -> usize {

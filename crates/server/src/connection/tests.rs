@@ -421,4 +421,6 @@ async fn a_script_with_long_answers_is_served_when_its_client_has_sent_all() {
     };
     assert!(answered(0).await > 2 * 900 * 7);
     assert!(answered(64 << 20).await < 200, "it is refused what it would have to wait for");
+    let _fault = mutation::put_back(Some(Fault::ScriptAnswersUncounted));
+    assert!(answered(64 << 20).await > 2 * 900 * 7, "the fault is found");
 }

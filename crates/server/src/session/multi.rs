@@ -96,6 +96,11 @@ impl Multi {
         self.unwatched |= refused && self.queue.is_none();
     }
 
+    /// EXEC is to run again: nothing of it was done.
+    pub fn put_back(&mut self, queue: Queue, watched: Vec<Watched>, claim: Option<Claim>) {
+        (self.queue, self.watched, self.claimed) = (Some(queue), watched, claim.map(Taken::New));
+    }
+
     /// A command was refused before it ran. EXEC ends its MULTI, as any that is answered does. What WATCH would have
     /// remembered is not known.
     pub fn not_run(&mut self, command: &Command, frame: Frame<'_>) {

@@ -83,7 +83,7 @@ impl Turns {
 }
 
 impl Session {
-    /// Gives others their turn between two requests. What is ready is written meanwhile, and counts among what waits.
+    /// Gives others their turn between two requests. Replies that are ready are counted first, and written meanwhile.
     pub(super) async fn give_turn(&mut self) {
         self.counted.settle(self.replies.bytes());
         self.replies.lend();
@@ -118,16 +118,23 @@ impl Session {
     pub(super) async fn run_until_shown(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         self.run_and_come_back(command, frame, ahead).await;
         while self.unshown > 0 && !self.closing {
+            let was_open = self.open.is_open();
             self.wait_for_reader().await;
+            if let Some(reason) = self.open.aborted().filter(|_| was_open) {
+                let aborted = Reply::error(format!("TXABORTED {reason}"));
+                self.answer(&aborted);
+                break;
+            }
             self.run_and_come_back(command, frame, ahead).await;
         }
         self.granted = 0;
     }
 
     /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it, and
-    /// the places of its items.
+    /// the places of its items. EXEC has done nothing then.
     pub(super) fn forgets(&mut self, command: &Command, frame: Frame<'_>) -> bool {
         let reads = command.effect(frame) == Some(Effect::Read) || command.is(Flag::Again);
+        let reads = reads || self.parts.over.is_some();
         if reads {
             (self.committing, self.turn) = (None, None);
         }

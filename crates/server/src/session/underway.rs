@@ -146,24 +146,27 @@ impl Session {
         }
     }
 
-    /// Waits until there is room for the answers of a script, which is run again then: for what is sent, and for their
-    /// items until they are encoded. It holds no lock here. An error if its client has ended and it would have to wait.
-    pub async fn make_room(&mut self, needs: Answers) -> Result<(), Reply> {
-        self.parts.script = None;
-        self.shared.engine.runtime().clone().come_back().await;
-        if needs.bytes > LARGE_BYTES {
-            self.unshown = needs.bytes;
-            self.wait_for_reader().await;
-        }
+    /// Takes room for the items of a script's answers, if the script had none before. It holds no lock here. An error
+    /// if its client has ended and it would have to wait.
+    pub async fn take_answers(&mut self) -> Result<(), Reply> {
+        self.parts.answers = Answers::SMALL;
+        let Some(needs) = self.parts.over.take() else { return Ok(()) };
         let (room, most) = (&self.shared.room.scripts, self.shared.limits.underway_bytes_max);
         let part = match room.try_take(needs.items, most) {
-            None if !self.closing => self.wait_for_part(room, needs.items, most).await,
+            None => self.wait_for_part(room, needs.items, most).await,
             part => part,
         };
         let gone = || Reply::error("TXCONFLICT its client has gone while it waited for room");
         self.parts.script = Some(part.ok_or_else(gone)?);
         self.parts.answers = needs;
         Ok(())
+    }
+
+    /// Whether the script that has run had no room for its answers, so that nothing of it is done. EXEC is run again
+    /// then, as a read is whose reply has no room: after its client has read.
+    pub fn had_no_room(&mut self) -> bool {
+        self.unshown = self.parts.over.map_or(0, |needs| needs.bytes);
+        self.unshown > 0
     }
 
     /// Keeps the part of a request that has run until what it has written is published, and gives it back.

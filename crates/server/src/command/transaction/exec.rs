@@ -21,18 +21,16 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
             Ok(watched) => watched,
             Err(refused) => return refused,
         };
-        let mut script = Script { queue, watched, claim };
-        session.parts.answers = Answers::SMALL;
-        loop {
-            let reply = exec_within(session, &mut script).await;
-            match session.parts.over.take() {
-                None => return reply,
-                Some(needs) => match session.make_room(needs).await {
-                    Ok(()) => {}
-                    Err(gone) => return gone,
-                },
-            }
+        if let Err(gone) = session.take_answers().await {
+            return gone;
         }
+        let mut script = Script { queue, watched, claim };
+        let reply = exec_within(session, &mut script).await;
+        if session.had_no_room() {
+            let Script { queue, watched, claim } = script;
+            session.multi.put_back(queue, watched, claim);
+        }
+        reply
     })
 }
 
@@ -106,6 +104,7 @@ async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
         Ok(Executed::WatchFailed) => Reply::NilArray,
         Ok(Executed::Stale(stale)) => lease::stale(&stale),
         Err(error) => {
+            session.parts.over = None;
             if let Some(claim) = claim.take() {
                 claim.end(&Err(error.clone()), shared.engine.runtime().elapsed());
             }
@@ -186,6 +185,8 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
     let mut replies = Vec::with_capacity(queue.commands.len());
     let mut uncompared = Vec::new();
     let (mut answers, room) = (Answers::empty(), session.parts.answers);
+    // It may have run before, on other documents.
+    session.parts.over = None;
     let bytes_max = session.shared.limits.client_reply_bytes_max;
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
