@@ -121,11 +121,11 @@ fn what_was_given_up_is_told_after_a_restart() {
     let ticket = kept.strip_prefix("BUFFERED ").expect("a ticket").to_owned();
     server.start_again();
     while figure(&mut client, "quarantined") == 0 {}
-    // It may have been on its way when this process ends, for all that the next one knows.
+    // It may have been on its way when this process ends, until the database has said that it does not have it.
+    server.stop(Stop::Immediate);
     forebay.restart();
     let mut client = Connection::new(forebay.address);
     let drop = ["CACHE", "QUARANTINE", "DROP", &ticket, "not wanted"];
-    server.stop(Stop::Immediate);
     while !said(&client.call(&["CACHE", "STATE"])).contains("mode failed") {
         client.call(&["HGET", "count:9", "n"]);
     }

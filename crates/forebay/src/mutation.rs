@@ -221,6 +221,10 @@ pub enum Fault {
     KnownAsChecked,
     /// What the store is asked for before it is heard what it has applied makes that count as applied to anything.
     AskedOnTheWayDoubted,
+    /// A start takes all that the journal brings back for sent, and does not ask the store.
+    RestoredTakenForSent,
+    /// A start takes what the store has of that for not sent.
+    AppliedTakenForUnsent,
     /// A transaction that was overtaken takes what is known of its documents from those that come after it.
     OvertakenForgets,
     /// The journal is not told which of the documents that a transaction was shown the store has.

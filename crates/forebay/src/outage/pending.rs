@@ -2,13 +2,12 @@
 //! says, and the drain applies what this hands out.
 //!
 //! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every
-//! dependency. Each document that one of them writes has a row here. The row is the queue of their numbers, and the
-//! document as it is with all of them applied. That value is what is read while anything is pending, so a read need
-//! not ask which of the ids the store has applied. Only in two cases is the store asked, once, for the document and
-//! the ids at one moment ([`Buffer::learn_behind`]). The document is not known, since it was written unseen, or
-//! others may have changed it. (The paper merges the deltas of a document with what the store holds; where an
-//! ambiguous write landed, that shows a change twice.) What was read of such a document, and by whom, is the matter
-//! of `seen`.
+//! dependency. Each document that one of them writes has a row here: the queue of their numbers, and the document with
+//! all of them applied. That value is what is read while anything is pending, so a read need not ask which of the ids
+//! the store has applied. The store is asked, once, for the document and the ids at one moment in two cases only
+//! ([`Buffer::learn_behind`]): the document is not known, since it was written unseen, or others may have changed it.
+//! (The paper merges a document's deltas with what the store holds; where an ambiguous write landed, that shows a change
+//! twice.) What was read of such a document, and by whom, is the matter of `seen`.
 //!
 //! **Invariants.** What is not in the journal is neither shown nor applied. A row exists exactly as long as its queue
 //! is not empty. Within a lane, transactions are handed out in the order of their numbers. Nothing of a lane is
@@ -32,6 +31,7 @@ mod noted;
 mod print;
 mod proven;
 mod restamped;
+mod restored;
 mod seen;
 mod slow;
 mod stage;
@@ -51,6 +51,8 @@ use drain::{Repeated, Stored};
 use image::Image;
 use proven::Proven;
 use restamped::Restamped;
+pub use restored::Asked;
+use restored::Restored;
 use seen::Seen;
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
@@ -104,6 +106,7 @@ pub struct Buffer {
     unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
+    restored: Restored,
     /// Versions given to documents that became other than they were shown, while the same transactions waited.
     editions: u64,
     /// What an operator has applied by itself, whatever it had read: each waits, or is on its way.
@@ -252,6 +255,7 @@ impl Buffer {
             unnamed: BTreeSet::new(),
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
+            restored: Restored::default(),
             editions: 0,
             ordered: BTreeSet::new(),
             suspicions: 0,

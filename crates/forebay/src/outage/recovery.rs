@@ -14,7 +14,7 @@ use hashbrown::HashSet;
 use super::gate::{Asker, Inner, OnConflict};
 use super::lanes::Lane;
 use super::mode::Mode;
-use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
+use super::pending::{Applied, Asked, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
 use super::record::Record;
 use super::state::State;
 use crate::change::Change;
@@ -43,6 +43,8 @@ enum Step {
     Probe(Duration),
     /// Carry this over.
     Carry(Batch),
+    /// Ask the store which of these transactions it has.
+    Resolve(Vec<Asked>),
     /// Ask the store for these documents.
     Learn(Vec<Key>),
     /// Ask the store for what this one has read.
@@ -85,6 +87,7 @@ async fn run(weak: Weak<Inner>) {
                 learned.clone_from(&keys);
                 inner.learn(keys).await;
             }
+            Step::Resolve(asked) => inner.resolve_restored(asked).await,
             Step::Compare(batch, keys) => {
                 let asker = inner.clone();
                 runtime.spawn(async move { asker.compare(batch, keys).await });
@@ -157,6 +160,9 @@ impl Inner {
             _ if busy => None,
             Some(wait) => Some(wait),
             None => {
+                if let Some(asked) = self.next_restored(&state) {
+                    return Step::Resolve(asked);
+                }
                 let per_second_max = self.per_second_max(&state);
                 let batch_max = state.batch_max.min(self.settings.batch_max).min(slice(per_second_max)).max(1);
                 match self.next_work(&mut state, batch_max) {
@@ -176,6 +182,25 @@ impl Inner {
             }
         };
         Step::Wait(wait, state.next_change())
+    }
+
+    /// What the store is to be asked for of what the journal brought back, before anything of that is sent.
+    fn next_restored(&self, state: &State) -> Option<Vec<Asked>> {
+        let asks = !self.store.caps().owned && !mutation::on(Fault::RestoredTakenForSent);
+        asks.then(|| state.buffer.next_restored()).filter(|asked| !asked.is_empty())
+    }
+
+    /// Asks the store which of these it has. Where it can't say, for a row that is locked or can't be read, they may be.
+    async fn resolve_restored(&self, asked: Vec<Asked>) {
+        let away = self.state().next_outage();
+        let answer = self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await;
+        if let Err(ReadError::Unavailable(_)) = answer {
+            return self.runtime.sleep(LEARN_PAUSE).await;
+        }
+        let applied = answer.ok().flatten().map(|reads| reads.into_iter().map(|(_, applied)| applied));
+        let mut state = self.state();
+        state.buffer.resolve_restored(&asked, applied.map(Iterator::collect::<Vec<_>>).as_deref());
+        self.settle(&mut state);
     }
 
     /// What can go now; what was overtaken is dealt with at once.

@@ -280,6 +280,7 @@ impl World {
     }
 
     fn set_out(&mut self, most: usize) {
+        self.resolve_restored();
         match self.buffer.next_work(most) {
             Some(Work::Carry(batch)) => {
                 let learned = self.buffer.learned_by(&batch);

@@ -95,8 +95,8 @@ const fn case(name: &'static str, setup: Setup, [states, terminal, full]: [usize
 const WRITERS: [Case; 6] = [
     case("2 writers", TWO_WRITERS, [187, 14, 0]),
     case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_327, 54, 0]),
-    case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [1_212, 109, 0]),
-    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_840, 227, 0]),
+    case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [984, 87, 0]),
+    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_556, 207, 0]),
     case("2 writers, 1 unheard, owned", Setup { unheard: 1, owned: true, ..SWIFT }, [519, 28, 0]),
     case(
         "3 writers, 1 waits too long, swift",
@@ -108,20 +108,20 @@ const WRITERS: [Case; 6] = [
 const TRANSACTIONS: [Case; 5] = [
     case("over both, and one for each, swift", Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }, [1_341, 190, 0]),
     case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [575, 54, 0]),
-    case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [565, 84, 0]),
+    case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [498, 74, 0]),
     case("joined, 1 unheard, swift", Setup { clients: &[ONE, HASH], joined: true, unheard: 1, ..SWIFT }, [269, 20, 0]),
     case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [93, 14, 0]),
 ];
 
 const POISONED: [Case; 5] = [
     case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [131, 26, 0]),
-    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [800, 143, 0]),
+    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [686, 115, 0]),
     case(
         "poison, and one that waited too long, 1 crash, swift",
         Setup { clients: &[BAD, ONE], timeouts: 1, crashes: 1, ..SWIFT },
-        [1_041, 200, 0],
+        [902, 158, 0],
     ),
-    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [342, 36, 0]),
+    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [300, 29, 0]),
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
 
@@ -137,7 +137,7 @@ const OTHERS: [Case; 12] = [
     case(
         "another program writes what was read, 1 crash",
         Setup { clients: &[READS, HASH], outside: 1, crashes: 1, ..SWIFT },
-        [2_380, 334, 0],
+        [1_990, 256, 0],
     ),
     case(
         "poison is read, another program writes",
@@ -145,13 +145,13 @@ const OTHERS: [Case; 12] = [
         [403, 65, 0],
     ),
     case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [525, 78, 0]),
-    case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [560, 83, 0]),
+    case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [496, 73, 0]),
     case("a row is deleted and made again, merged, swift", REMADE, [525, 78, 0]),
-    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [572, 85, 0]),
+    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [508, 75, 0]),
     case(
         "blind, 1 unheard, 1 crash, swift",
         Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT },
-        [253, 21, 0],
+        [244, 20, 0],
     ),
     case("back from a backup", Setup { backups: 1, ..TWO_WRITERS }, [598, 52, 0]),
 ];

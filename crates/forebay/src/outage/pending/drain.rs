@@ -377,6 +377,7 @@ impl Buffer {
                 let checks = commit.checks.iter().filter(|(key, version)| base(key) == Some(*version)).cloned();
                 entry.proven.sent(&entry.buffered.writes, &checks.collect::<Vec<_>>());
                 entry.buffered.sent = true;
+                self.restored.is_sent(*number);
             }
         }
     }

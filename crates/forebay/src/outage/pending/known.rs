@@ -214,8 +214,9 @@ impl Buffer {
     pub fn restore(&mut self, found: Found, ties: Ties) {
         let Found { mut buffered, standing, merged, settled } = found;
         let proven = Proven::again(&buffered);
-        // Nobody knows whether it was on its way when the process ended.
+        // It may have been on its way when the process ended: the store says ([`Buffer::next_restored`]).
         buffered.sent = true;
+        self.restored.add(buffered.number);
         if mutation::on(Fault::RestoredUnderNewId) {
             buffered.id = another(buffered.id);
         }

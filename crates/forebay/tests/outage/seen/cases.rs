@@ -367,7 +367,7 @@ pub(super) fn set_aside(steps: &[Vec<Step>], trigger: bool) -> usize {
 /// Applies what it can, one by one; how many are set aside, for what others did or for nothing.
 fn set_aside_of(world: &mut World) -> usize {
     world.disturbed = true;
-    for _ in 0..10 {
+    for _ in 0..20 {
         world.set_out(1);
         world.compare(0, true);
         world.land(0, 1, 1, Answer::default());

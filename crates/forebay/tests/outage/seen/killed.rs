@@ -4,9 +4,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::mutation::{self, Fault};
+use forebay::value::Data;
 
 use super::cases::{JOURNAL, LOST, READ, SET_OUT, WRITTEN, commit, land, reads, set_aside, world, writes};
-use super::{Answer, Kind, Step, Way};
+use super::{Answer, HASHES, Kind, Step, Way, key};
+
+/// Changes to it merge.
+const LIST: usize = HASHES;
 
 /// The first of a batch is applied, and the answer is lost.
 const UNHEARD: Step = Step::Land { which: 0, applied: 1, told: 0, answer: Answer::NONE };
@@ -43,8 +47,45 @@ fn what_was_read_before_is_right_where_the_answer_is_lost_behind_the_start() {
             assert_eq!(set_aside(&steps(&[vec![Step::Restart], step].concat()), true), 1, "there before: {there}");
         }
         let _on = mutation::put_back(Some(Fault::ProvenForgotten));
-        assert_eq!(set_aside(&steps(&lost), true), 1, "there before: {there}");
+        assert_eq!(set_aside(&steps(&[SET_OUT, UNHEARD, Step::Restart]), true), 1, "there before: {there}");
     }
+}
+
+/// Many change a document, and each is read by another. The process is killed twice, and what was sent last has landed.
+/// The store does not have the others, so the start takes them for not sent.
+#[test]
+fn what_was_not_sent_before_the_end_is_right() {
+    let told = Step::Open { reads: vec![READ], writes: vec![(READ, Kind::Change)], asks: false };
+    let one = [vec![told, commit(), JOURNAL], read()].concat();
+    let many = vec![one; 4].concat();
+    let sent = vec![Step::Restart, SET_OUT, land(false), SET_OUT, land(false), SET_OUT, UNHEARD, Step::Restart];
+    let steps = [was_there(), many, sent];
+    assert_eq!(set_aside(&steps, true), 0);
+    // Other programs' writes are found as ever.
+    assert_ne!(set_aside(&[steps.concat(), vec![others(Kind::Change)]], true), 0);
+    let _on = mutation::put_back(Some(Fault::RestoredTakenForSent));
+    assert_ne!(set_aside(&steps, true), 0);
+}
+
+/// One that is in the store takes no later change in: that would be applied with it under another id.
+#[test]
+fn what_has_landed_before_the_end_is_not_taken_for_unsent() {
+    let pushed = || {
+        let landed = vec![SET_OUT, UNHEARD, Step::Restart];
+        let mut world = world(&[writes(LIST, Kind::Unseen), landed], false);
+        world.resolve_restored();
+        world.open(&[], &[(LIST, Kind::Unseen)], false);
+        world.commit(usize::MAX, Way::Buffer, true);
+        world.journal(usize::MAX, false);
+        world.drain();
+        match world.database.get(&key(LIST)).value.map(|value| value.data) {
+            Some(Data::List(list)) => list.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(pushed(), 2);
+    let _on = mutation::put_back(Some(Fault::AppliedTakenForUnsent));
+    assert_eq!(pushed(), 3, "it is applied twice");
 }
 
 /// What was read is applied, and noted; the reader waits yet.

@@ -1,5 +1,7 @@
 //! What the journal is told of those that wait, and what a start finds in it.
 
+use forebay::TxnId;
+use forebay::mutation::{self, Fault};
 use forebay::outage::pending::Buffer;
 use forebay::outage::{Record, Written};
 
@@ -61,6 +63,22 @@ impl World {
             }
             let ties = ties_of(self.txns[&found.buffered.number].keys());
             self.buffer.restore(found.clone(), ties);
+        }
+        // The store may be asked before anything else comes, or behind that.
+        if self.sequence.is_multiple_of(2) {
+            self.resolve_restored();
+        }
+    }
+    /// The store says what it has of that, before anything is sent.
+    pub(super) fn resolve_restored(&mut self) {
+        while !mutation::on(Fault::RestoredTakenForSent) {
+            let asked = self.buffer.next_restored();
+            if asked.is_empty() {
+                break;
+            }
+            let has = |ids: &Vec<TxnId>| ids.iter().copied().filter(|id| self.database.has(*id)).collect();
+            let applied: Vec<Vec<TxnId>> = asked.iter().map(|(_, ids)| has(ids)).collect();
+            self.buffer.resolve_restored(&asked, Some(&applied));
         }
     }
 }
