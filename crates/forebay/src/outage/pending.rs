@@ -1,19 +1,18 @@
-//! Buffered transactions and the order in which they go to the store. It has no I/O. The gate journals what this
-//! says, and the drain applies what this hands out.
+//! Buffered transactions and the order in which they go to the store. No I/O: the gate journals what this says, and the
+//! drain applies what this hands out.
 //!
 //! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every
 //! dependency. Each document that one of them writes has a row here: the queue of their numbers, and the document with
 //! all of them applied. That value is what is read while anything is pending, so a read need not ask which of the ids
 //! the store has applied. The store is asked, once, for the document and the ids at one moment in two cases only
 //! ([`Buffer::learn_behind`]): the document is not known, since it was written unseen, or others may have changed it.
-//! (The paper merges a document's deltas with what the store holds; where an ambiguous write landed, that shows a change
-//! twice.) What was read of such a document, and by whom, is the matter of `seen`.
+//! (The paper merges deltas with what the store holds: an ambiguous write that landed is shown twice.) `seen` has what
+//! was read of such a document, and by whom.
 //!
 //! **Invariants.** What is not in the journal is neither shown nor applied. A row exists exactly as long as its queue
 //! is not empty. Within a lane, transactions are handed out in the order of their numbers. Nothing of a lane is
-//! handed out while something of it is on its way. Behind one that is quarantined, whatever writes one of its
-//! documents waits, or names one by a foreign key, or has read it. The bytes charged are the sum over entries and
-//! rows, at any time.
+//! handed out while something of it is on its way. Behind one that is quarantined waits what writes one of its
+//! documents, names one by a foreign key, or has read it. The bytes charged are the sum over entries and rows.
 
 mod alone;
 mod aside;

@@ -190,7 +190,7 @@ impl Inner {
         asks.then(|| state.buffer.next_restored()).filter(|asked| !asked.is_empty())
     }
 
-    /// Asks the store which of these it has. Where it can't say, for a row that is locked or can't be read, they may be.
+    /// Asks the store which of these it has. Where it can't say, since a row can't be read now, it may have all.
     async fn resolve_restored(&self, asked: Vec<Asked>) {
         let away = self.state().next_outage();
         let answer = self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await;

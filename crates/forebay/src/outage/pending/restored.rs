@@ -47,8 +47,8 @@ impl Restored {
 }
 
 impl Buffer {
-    /// What the store is asked for next of what was brought back: a document that each transaction writes, with the ids.
-    /// A document that is not known is the last, since it may be large.
+    /// What the store is asked for next of what was brought back: documents, each with ids of those that write it. One
+    /// that is not known is the last, since it may be large.
     pub fn next_restored(&self) -> Vec<Asked> {
         let mut places: HashMap<&Key, usize, foldhash::quality::RandomState> = HashMap::default();
         let (mut asked, mut bytes): (Vec<Asked>, usize) = (Vec::new(), 0);
