@@ -221,6 +221,8 @@ pub enum Fault {
     KnownAsChecked,
     /// What the store is asked for before it is heard what it has applied makes that count as applied to anything.
     AskedOnTheWayDoubted,
+    /// A reply that has become longer while it waited for room keeps the room that it had, and waits for more.
+    ForgottenKeepsRoom,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
     RestoredTakenForSent,
     /// A start takes what the store has of that for not sent.

@@ -209,6 +209,14 @@ struct Sips {
     /// The most that waited.
     most: usize,
     blocked: bool,
+    /// Bytes that it takes at a time.
+    sip: usize,
+}
+
+impl Sips {
+    fn new(sent: &[u8], sip: usize) -> Sips {
+        Sips { sent: sent.into(), taken: 0, most: 0, blocked: false, sip }
+    }
 }
 
 impl Wire for Sips {
@@ -235,7 +243,7 @@ impl Wire for Sips {
         if self.blocked {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let count = out.len().min(700);
+        let count = out.len().min(self.sip);
         self.taken += count;
         Ok(count)
     }
@@ -269,7 +277,7 @@ async fn a_client_that_reads_slowly_is_waited_for() {
     let echo = |length: usize| format!("ECHO {}\r\n", "x".repeat(length)).into_bytes();
     let sent = [echo(1_000).repeat(500), echo(30_000), b"QUIT\r\n".to_vec()].concat();
     let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
-    let wire = Sips { sent: sent.as_slice().into(), taken: 0, most: 0, blocked: false };
+    let wire = Sips::new(&sent, 700);
     let mut connection = Connection::new(wire, shared.clone(), client);
     let ended = tokio::time::timeout(Duration::from_secs(60), connection.run()).await;
     assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
@@ -423,4 +431,39 @@ async fn a_script_with_long_answers_is_served_when_its_client_has_sent_all() {
     assert!(answered(64 << 20).await < 200, "it is refused what it would have to wait for");
     let _fault = mutation::put_back(Some(Fault::ScriptAnswersUncounted));
     assert!(answered(64 << 20).await > 2 * 900 * 7, "the fault is found");
+}
+
+/// Answers become longer while they wait for room. All of them are given in the end.
+#[tokio::test]
+async fn answers_that_become_longer_have_room_in_the_end() {
+    let answered = || async {
+        let shared = shared(|options| {
+            (options.limits.client_reply_bytes_max, options.limits.replies_bytes_max) = (4 << 20, 4 << 20);
+        });
+        let script = format!("MULTI\r\nGET var\r\n{}EXEC\r\n", "GET v\r\n".repeat(10)).repeat(5);
+        let set = |key: &str, length: usize| format!("SET {key} {}\r\n", "x".repeat(length)).into_bytes();
+        goes_on(&mut connection(&shared, &set("v", 60_000))).await;
+        let clients = (0..12).map(|_| {
+            let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
+            Connection::new(Sips::new(&[script.as_bytes(), b"QUIT\r\n"].concat(), 60_000), shared.clone(), client)
+        });
+        let mut clients: Vec<_> = clients.collect();
+        let served = futures_util::future::join_all(clients.iter_mut().map(Connection::run));
+        let written = async {
+            for count in 1..2_000 {
+                let mut writer = connection(&shared, &set("var", count % 400 * 400));
+                let some = async {
+                    for _ in 0..5 {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::select! { biased; _ = writer.run() => {}, () = some => {} }
+                shared.clients.remove(writer.client.id);
+            }
+        };
+        tokio::select! { biased; served = served => served.iter().all(Result::is_ok), () = written => false }
+    };
+    assert!(answered().await);
+    let _fault = mutation::put_back(Some(Fault::ForgottenKeepsRoom));
+    assert!(!answered().await, "the fault is found");
 }

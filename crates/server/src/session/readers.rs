@@ -4,6 +4,7 @@
 use std::pin::pin;
 use std::task::Poll;
 
+use forebay::mutation::{self, Fault};
 use forebay_protocol::Reply;
 use futures_util::future::{Either, select};
 
@@ -50,7 +51,7 @@ impl Session {
         if too_large || granted || (!self.counted.waits_for_own(own, bytes) && self.counted.reserve(own, bytes)) {
             return true;
         }
-        self.unshown = bytes;
+        self.unshown = self.parts.room_for(bytes).min(self.shared.limits.client_reply_bytes_max);
         false
     }
 
@@ -60,6 +61,10 @@ impl Session {
         // None waits for others in its turn, or with room for which those wait that have been granted this.
         (self.turn, self.parts.script) = (None, None);
         let bytes = std::mem::take(&mut self.unshown);
+        // Nor with room for a reply that has become longer since: all of them might, and none would go on.
+        if !mutation::on(Fault::ForgottenKeepsRoom) {
+            self.counted.settle(self.replies.bytes());
+        }
         self.replies.compact();
         self.replies.lend();
         let (shared, counted, outlet) = (self.shared.clone(), self.counted.clone(), self.replies.outlet().clone());

@@ -119,6 +119,7 @@ impl Session {
         self.run_and_come_back(command, frame, ahead).await;
         while self.unshown > 0 && !self.closing {
             let was_open = self.open.is_open();
+            self.parts.forgotten += 1;
             self.wait_for_reader().await;
             if let Some(reason) = self.open.aborted().filter(|_| was_open) {
                 let aborted = Reply::error(format!("TXABORTED {reason}"));
@@ -126,6 +127,10 @@ impl Session {
                 break;
             }
             self.run_and_come_back(command, frame, ahead).await;
+        }
+        if std::mem::take(&mut self.parts.forgotten) > 0 {
+            // What it did not need is another's, also while the next request waits.
+            self.counted.settle(self.replies.bytes());
         }
         self.granted = 0;
     }

@@ -81,6 +81,16 @@ pub struct Parts {
     pub answers: Answers,
     /// What they take, if that was more: nothing of the script was done.
     pub over: Option<Answers>,
+    /// How often the request at hand was forgotten since its reply had no room.
+    pub forgotten: u32,
+}
+
+impl Parts {
+    /// What a reply of so many bytes asks for. Others may make it longer until it is made again: so each time it asks
+    /// for about twice as much more as the time before, and has room in the end.
+    pub(super) fn room_for(&self, bytes: usize) -> usize {
+        bytes.saturating_add((bytes / 8).saturating_mul((1 << self.forgotten.min(16)) - 1))
+    }
 }
 
 /// What a session keeps, as it was counted.
@@ -158,15 +168,18 @@ impl Session {
         };
         let gone = || Reply::error("TXCONFLICT its client has gone while it waited for room");
         self.parts.script = Some(part.ok_or_else(gone)?);
-        self.parts.answers = needs;
+        self.parts.answers = Answers { items: needs.items.max(Answers::SMALL.items), ..needs };
         Ok(())
     }
 
     /// Whether the script that has run had no room for its answers, so that nothing of it is done. EXEC is run again
     /// then, as a read is whose reply has no room: after its client has read.
     pub fn had_no_room(&mut self) -> bool {
-        self.unshown = self.parts.over.map_or(0, |needs| needs.bytes);
-        self.unshown > 0
+        let Some(Answers { items, bytes }) = self.parts.over else { return false };
+        let bytes = self.parts.room_for(bytes).min(self.shared.limits.client_reply_bytes_max);
+        self.parts.over = Some(Answers { items: self.parts.room_for(items), bytes });
+        self.unshown = bytes;
+        true
     }
 
     /// Keeps the part of a request that has run until what it has written is published, and gives it back.
@@ -256,4 +269,27 @@ fn width_of(command: &Command, frame: Frame<'_>) -> usize {
     let mut keys = 0;
     command.each_key(frame, 0, &mut |_| keys += 1);
     keys * KEY_BYTES + frame.len().saturating_sub(keys) * ELEMENT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However much longer a reply becomes between two times that it is made, as long as that is bounded.
+    #[test]
+    fn a_reply_that_becomes_longer_has_room_in_the_end() {
+        for growth in [1, 1_000, 1_000_000] {
+            let (mut parts, mut bytes, mut room) = (Parts::default(), 1_000, 0);
+            while bytes > room && parts.forgotten < 20 {
+                room = parts.room_for(bytes);
+                bytes += growth;
+                parts.forgotten += 1;
+            }
+            assert!(bytes <= room, "{growth}");
+        }
+        assert_eq!(
+            [0, 1, 2, 3].map(|forgotten| Parts { forgotten, ..Parts::default() }.room_for(800)),
+            [800, 900, 1_100, 1_500]
+        );
+    }
 }
