@@ -223,6 +223,10 @@ pub enum Fault {
     AskedOnTheWayDoubted,
     /// A reply that has become longer while it waited for room keeps the room that it had, and waits for more.
     ForgottenKeepsRoom,
+    /// A script that is undone leaves the database that its SELECT has chosen.
+    UndoneSelectStays,
+    /// A script that waited for room runs again in a pause that has begun meanwhile.
+    PauseForgotten,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
     RestoredTakenForSent,
     /// A start takes what the store has of that for not sent.

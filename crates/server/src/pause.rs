@@ -56,6 +56,12 @@ impl Pause {
         attention.set(PAUSED, false);
     }
 
+    /// Whether a request has to wait now; `writes`: whether it may write.
+    pub fn holds(&self, writes: bool, runtime: &Runtime) -> bool {
+        let state = self.lock();
+        state.until_ms > steady_ms(runtime) && (writes || !state.writes_only)
+    }
+
     /// Done when a request may go on; `writes`: whether it may write.
     pub async fn wait(&self, writes: bool, runtime: &Runtime, attention: &Attention) {
         loop {

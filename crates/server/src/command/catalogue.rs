@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         1 => Reply::Array(all().map(info_of).collect()),
         _ => family::run(session, frame, "command"),
     }),
-    flags: &[],
+    flags: &[Flag::Again],
 }];
 
 pub(super) const SUBS: &[Sub] = &[

@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::None,
         run: Run::Session(|session, frame| family::run(session, frame, "slowlog")),
-        flags: &[Flag::Admin],
+        flags: &[Flag::Admin, Flag::Again],
     },
     Command {
         name: "latency",

@@ -1,5 +1,7 @@
 //! Connections whose wire does as it is told.
 
+mod scripts;
+
 use std::task::{Context, Poll};
 
 use forebay::cache::CacheOptions;
@@ -15,10 +17,11 @@ use crate::ServerOptions;
 use crate::access::user::DEFAULT;
 
 /// Brings what is in `sent`, as much at a time as there is room for, and takes nothing. One that `goes` is closed after
-/// that.
+/// that, and took all.
 struct Deaf {
     sent: BytesMut,
     goes: bool,
+    took: Vec<u8>,
 }
 
 impl Wire for Deaf {
@@ -36,7 +39,11 @@ impl Wire for Deaf {
     }
 
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
-        if self.goes { Ok(out.len()) } else { Err(ErrorKind::WouldBlock.into()) }
+        if !self.goes {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.took.extend_from_slice(out);
+        Ok(out.len())
     }
 
     fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -72,7 +79,7 @@ fn shared(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
 
 fn connection(shared: &Arc<Shared>, sent: &[u8]) -> Connection<Deaf> {
     let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
-    Connection::new(Deaf { sent: sent.into(), goes: false }, shared.clone(), client)
+    Connection::new(Deaf { sent: sent.into(), goes: false, took: Vec::new() }, shared.clone(), client)
 }
 
 /// Serves until there is nothing to do but to wait.
@@ -388,82 +395,4 @@ fn the_turns_of_many_clients_are_short() {
     assert!(long() <= Some(128 * 10_000));
     let _fault = mutation::put_back(Some(Fault::ManyLongTurns));
     assert!(long() > Some(8 << 20), "the fault is found");
-}
-
-/// An EXEC that is refused since its client has gone ends its MULTI: nothing of it is done with the next one. What a
-/// refused WATCH would have compared is not known, so the EXEC after it is refused.
-#[tokio::test]
-async fn a_refused_exec_ends_its_multi() {
-    let sent = |begin: &str| {
-        let many = " k".repeat(100);
-        format!("{begin}{many}\r\nMULTI\r\nINCR a\r\nMGET{many}\r\nEXEC\r\nMULTI\r\nINCR b\r\nEXEC\r\n")
-    };
-    let done = |begin: &'static str| async move {
-        let shared = shared(|_| {});
-        let _taken = shared.room.underway.try_take(64 << 20, 64 << 20);
-        let mut gone = connection(&shared, sent(begin).as_bytes());
-        gone.wire.goes = true;
-        gone.run().await.expect("it is served to its end");
-        let mut other = connection(&shared, b"MGET a b\r\n");
-        goes_on(&mut other).await;
-        String::from_utf8_lossy(other.session.replies.ready_mut()).into_owned()
-    };
-    // The first EXEC needs room, and the second does not.
-    assert_eq!(done("ECHO").await, "*2\r\n$-1\r\n$1\r\n1\r\n");
-    assert_eq!(done("WATCH").await, "*2\r\n$-1\r\n$1\r\n1\r\n");
-    let _fault = mutation::put_back(Some(Fault::RefusedExecStays));
-    assert_eq!(done("ECHO").await, "*2\r\n$-1\r\n$-1\r\n", "the fault is found");
-}
-
-/// A client that sends nothing more has the answers of its script if there is room for them.
-#[tokio::test]
-async fn a_script_with_long_answers_is_served_when_its_client_has_sent_all() {
-    let answered = |taken: usize| async move {
-        let shared = shared(|_| {});
-        let _taken = (taken > 0).then(|| shared.room.scripts.try_take(taken, taken));
-        let script = "MULTI\r\nLRANGE l 0 -1\r\nLRANGE l 0 -1\r\nEXEC\r\n";
-        let mut client = connection(&shared, format!("RPUSH l{}\r\n{script}", " e".repeat(900)).as_bytes());
-        client.wire.goes = true;
-        client.run().await.expect("it is served to its end");
-        shared.figures.bytes_out.load(Ordering::Relaxed)
-    };
-    assert!(answered(0).await > 2 * 900 * 7);
-    assert!(answered(64 << 20).await < 200, "it is refused what it would have to wait for");
-    let _fault = mutation::put_back(Some(Fault::ScriptAnswersUncounted));
-    assert!(answered(64 << 20).await > 2 * 900 * 7, "the fault is found");
-}
-
-/// Answers become longer while they wait for room. All of them are given in the end.
-#[tokio::test]
-async fn answers_that_become_longer_have_room_in_the_end() {
-    let answered = || async {
-        let shared = shared(|options| {
-            (options.limits.client_reply_bytes_max, options.limits.replies_bytes_max) = (4 << 20, 4 << 20);
-        });
-        let script = format!("MULTI\r\nGET var\r\n{}EXEC\r\n", "GET v\r\n".repeat(10)).repeat(5);
-        let set = |key: &str, length: usize| format!("SET {key} {}\r\n", "x".repeat(length)).into_bytes();
-        goes_on(&mut connection(&shared, &set("v", 60_000))).await;
-        let clients = (0..12).map(|_| {
-            let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
-            Connection::new(Sips::new(&[script.as_bytes(), b"QUIT\r\n"].concat(), 60_000), shared.clone(), client)
-        });
-        let mut clients: Vec<_> = clients.collect();
-        let served = futures_util::future::join_all(clients.iter_mut().map(Connection::run));
-        let written = async {
-            for count in 1..2_000 {
-                let mut writer = connection(&shared, &set("var", count % 400 * 400));
-                let some = async {
-                    for _ in 0..5 {
-                        tokio::task::yield_now().await;
-                    }
-                };
-                tokio::select! { biased; _ = writer.run() => {}, () = some => {} }
-                shared.clients.remove(writer.client.id);
-            }
-        };
-        tokio::select! { biased; served = served => served.iter().all(Result::is_ok), () = written => false }
-    };
-    assert!(answered().await);
-    let _fault = mutation::put_back(Some(Fault::ForgottenKeepsRoom));
-    assert!(!answered().await, "the fault is found");
 }

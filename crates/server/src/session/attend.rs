@@ -41,16 +41,32 @@ impl Session {
         }
     }
 
-    /// CLIENT itself goes on, so that a pause can be ended; so does what is queued, since EXEC will wait.
-    async fn wait_for_pause(&mut self, command: &Command, frame: Frame<'_>) {
+    /// Whether a pause concerns a request, and then whether it may write. CLIENT itself goes on, so that a pause can be
+    /// ended; so does what is queued, since EXEC will wait.
+    fn heeds_pause(&self, command: &Command, frame: Frame<'_>) -> Option<bool> {
         let queued = self.multi.queue.is_some() && !command.is(Flag::NotQueued);
-        if command.name == "client" || queued {
-            return;
-        }
-        let writes = match command.effect(frame) {
+        let writes = || match command.effect(frame) {
             Some(effect) => effect != Effect::Read,
             None => matches!(command.name, "flushdb" | "flushall" | "exec" | "txn"),
         };
+        (command.name != "client" && !queued).then(writes)
+    }
+
+    /// Waits while a pause holds up a request that is to run again, and keeps no room for its reply. Whether it did.
+    pub(super) async fn waits_out_pause(&mut self, command: &Command, frame: Frame<'_>) -> bool {
+        let paused = self.shared.attention.get() & PAUSED != 0 && !mutation::on(Fault::PauseForgotten);
+        let writes = self.heeds_pause(command, frame).filter(|_| paused);
+        let held_up = writes.is_some_and(|writes| self.shared.pause.holds(writes, self.shared.engine.runtime()));
+        if held_up {
+            self.granted = 0;
+            self.counted.settle(self.replies.bytes());
+            self.wait_for_pause(command, frame).await;
+        }
+        held_up
+    }
+
+    async fn wait_for_pause(&mut self, command: &Command, frame: Frame<'_>) {
+        let Some(writes) = self.heeds_pause(command, frame) else { return };
         // Whoever else waits in this connection's batch has been answered before.
         let (shared, client) = (self.shared.clone(), self.client.clone());
         let runtime = shared.engine.runtime();

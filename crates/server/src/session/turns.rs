@@ -120,7 +120,12 @@ impl Session {
         while self.unshown > 0 && !self.closing {
             let was_open = self.open.is_open();
             self.parts.forgotten += 1;
+            let bytes = self.unshown;
             self.wait_for_reader().await;
+            while !self.closing && self.waits_out_pause(command, frame).await {
+                self.unshown = bytes;
+                self.wait_for_reader().await;
+            }
             if let Some(reason) = self.open.aborted().filter(|_| was_open) {
                 let aborted = Reply::error(format!("TXABORTED {reason}"));
                 self.answer(&aborted);
@@ -132,7 +137,7 @@ impl Session {
             // What it did not need is another's, also while the next request waits.
             self.counted.settle(self.replies.bytes());
         }
-        self.granted = 0;
+        (self.granted, self.parts.over) = (0, None);
     }
 
     /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it, and

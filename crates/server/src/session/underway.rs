@@ -156,11 +156,11 @@ impl Session {
         }
     }
 
-    /// Takes room for the items of a script's answers, if the script had none before. It holds no lock here. An error
-    /// if its client has ended and it would have to wait.
-    pub async fn take_answers(&mut self) -> Result<(), Reply> {
+    /// Takes room for the items of a script's answers, which it `needs` if it had none. It holds no lock here. An
+    /// error if its client has ended and it would have to wait.
+    pub async fn take_answers(&mut self, needs: Option<Answers>) -> Result<(), Reply> {
         self.parts.answers = Answers::SMALL;
-        let Some(needs) = self.parts.over.take() else { return Ok(()) };
+        let Some(needs) = needs else { return Ok(()) };
         let (room, most) = (&self.shared.room.scripts, self.shared.limits.underway_bytes_max);
         let part = match room.try_take(needs.items, most) {
             None => self.wait_for_part(room, needs.items, most).await,

@@ -1,6 +1,7 @@
 //! EXEC: the queued commands as one transaction.
 
 use forebay::key::KeyRef;
+use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, Wanted, Watched, take_long};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
@@ -12,6 +13,7 @@ use crate::session::{Answers, Queue, Session, Turns, any_unseen, in_order, not_s
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
+        let needs = session.parts.over.take();
         let Some(queue) = session.multi.queue.take() else { return Reply::error(errors::EXEC_WITHOUT_MULTI) };
         let watched = session.multi.take_watched();
         if queue.doomed {
@@ -21,12 +23,17 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
             Ok(watched) => watched,
             Err(refused) => return refused,
         };
-        if let Err(gone) = session.take_answers().await {
+        if let Err(gone) = session.take_answers(needs).await {
             return gone;
         }
-        let mut script = Script { queue, watched, claim };
+        let (mut script, space) = (Script { queue, watched, claim }, session.space);
         let reply = exec_within(session, &mut script).await;
-        if session.had_no_room() {
+        let had_no_room = session.had_no_room();
+        if had_no_room || reply.is_error() {
+            // Nothing of it is done, SELECT included.
+            session.space = if mutation::on(Fault::UndoneSelectStays) { session.space } else { space };
+        }
+        if had_no_room {
             let Script { queue, watched, claim } = script;
             session.multi.put_back(queue, watched, claim);
         }
