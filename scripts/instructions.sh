@@ -6,15 +6,17 @@
 # `scripts/instructions.sh policies [NAME ..]`: those of a look by each policy of the table, or by these. What a policy
 # is told later is told by one thread within the count.
 #
-# `scripts/instructions.sh requests`: those of GET and LEASE GET of one cached key by a session, alone and 16 in a
-# batch. It builds the server in release mode first, which takes minutes.
+# `scripts/instructions.sh requests`: those of GET, SET, MGET of 10 and LEASE GET of cached keys by a session, alone and
+# 16 in a batch. It builds the server in release mode first, which takes minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
 LOOK_MAX=${LOOK_MAX:-173}
-GET_MAX=${GET_MAX:-2800}
+GET_MAX=${GET_MAX:-2720}
+SET_MAX=${SET_MAX:-7850}
+MGET_MAX=${MGET_MAX:-16200}
 LEASE_MAX=${LEASE_MAX:-4000}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
@@ -51,7 +53,7 @@ check() {
 
 if [ "${1:-}" = requests ]; then
 	cargo build --release --locked -q -p forebay-bench --bin requests
-	for kind in get:"$GET_MAX" lease:"$LEASE_MAX"; do
+	for kind in get:"$GET_MAX" set:"$SET_MAX" mget:"$MGET_MAX" lease:"$LEASE_MAX"; do
 		IFS=: read -r name most <<<"$kind"
 		check "$name, 16 in a batch" 'requests::counted*' "$most" "$target/requests" "$name" 16
 		check "$name alone" 'requests::counted*' $((most + 600)) "$target/requests" "$name" 1

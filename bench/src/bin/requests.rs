@@ -20,6 +20,9 @@ const KEYS: u64 = 10_000;
 const BUDGET_BYTES: usize = 256 << 20;
 const VALUE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+/// Keys of an MGET.
+const MGET_KEYS: usize = 10;
+
 /// A session, and what is on its way to it.
 struct Peer {
     session: Session,
@@ -59,12 +62,20 @@ fn draw(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |_| format!("key:{:08}", (random.f64().powi(3) * KEYS as f64) as u64))
 }
 
-fn request(kind: &str, key: &str, out: &mut BytesMut) -> Result<(), Box<dyn Error>> {
+/// A request of this kind, whose keys are the next of `keys`.
+fn request(kind: &str, keys: &mut impl Iterator<Item = String>, out: &mut BytesMut) -> Result<(), Box<dyn Error>> {
+    let key = &keys.next().unwrap_or_default();
     match kind {
         "get" => encode_command(out, &["GET", key]),
+        "set" => encode_command(out, &["SET", key, VALUE]),
+        "mget" => {
+            let others: Vec<String> = keys.take(MGET_KEYS - 1).collect();
+            let keys: Vec<&str> = ["MGET", key].into_iter().chain(others.iter().map(String::as_str)).collect();
+            encode_command(out, &keys);
+        }
         "hits" => encode_command(out, &["LEASE", "GET", "1", key, "HITS", "3"]),
         "lease" => encode_command(out, &["LEASE", "GET", "1", key]),
-        kind => return Err(format!("unknown kind {kind}; known: get, lease, hits").into()),
+        kind => return Err(format!("unknown kind {kind}; known: get, set, mget, lease, hits").into()),
     }
     Ok(())
 }
@@ -95,8 +106,10 @@ fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> 
     tokio.block_on(peer.serve(&input, in_batch))?;
     for warm in [true, false] {
         input.clear();
-        for key in draw(if warm { 4 * KEYS as usize } else { count }) {
-            request(kind, &key, &mut input)?;
+        let requests = if warm { 4 * KEYS as usize } else { count };
+        let mut keys = draw(requests * MGET_KEYS);
+        for _ in 0..requests {
+            request(kind, &mut keys, &mut input)?;
         }
         match warm {
             true => _ = tokio.block_on(peer.serve(&input, in_batch))?,
@@ -109,7 +122,7 @@ fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, kind, in_batch, count] = &arguments[..] else {
-        eprintln!("usage: requests get|lease|hits IN_BATCH COUNT");
+        eprintln!("usage: requests get|set|mget|lease|hits IN_BATCH COUNT");
         return ExitCode::FAILURE;
     };
     let done = || run(kind, in_batch.parse()?, count.parse()?);

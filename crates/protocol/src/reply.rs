@@ -138,6 +138,7 @@ impl Reply {
     pub fn encode(&self, protocol: Protocol, out: &mut BytesMut) {
         use Protocol::{Resp2, Resp3};
         match (self, protocol) {
+            (Reply::Simple(Cow::Borrowed("OK")), _) => out.extend_from_slice(OK),
             (Reply::Simple(text), _) => write_line(out, b'+', text.as_bytes()),
             (Reply::Error(text), _) => write_line(out, b'-', text),
             (Reply::Integer(number), _) => write_integer(out, *number),

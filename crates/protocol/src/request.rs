@@ -67,6 +67,14 @@ impl<'a> Frame<'a> {
         self.spans.iter().map(|(start, end)| (end - start) as usize).sum()
     }
 
+    /// Bytes from the first argument to the last, and so no less than [`Frame::args_bytes`]; constant time.
+    pub fn extent_bytes(&self) -> usize {
+        match self.spans {
+            [] => 0,
+            [(start, _), .., (_, end)] | [(start, end)] => (end - start) as usize,
+        }
+    }
+
     /// A copy of the arguments alone, in memory of its own: it may wait (in a MULTI queue) without pinning the
     /// connection's read buffer.
     pub fn compact(&self) -> Request {
@@ -231,6 +239,7 @@ mod tests {
         let copy = request.compact();
         assert_eq!(copy, request);
         assert_eq!(copy.frame.len(), 6);
+        assert_eq!((copy.frame().extent_bytes(), request.frame().extent_bytes()), (6, 12));
         assert_eq!(copy.arg_bytes(1), request.arg_bytes(1));
         assert_eq!((copy.get(1), copy.get(2)), (Some(b"key".as_slice()), None));
     }

@@ -57,11 +57,10 @@ pub fn is_large(reply: &Reply, large: usize) -> bool {
     }
 }
 
-/// Appends `reply` to `out`; how many bytes it is. A large one has its memory made at once: while it grew there would
-/// be two of it.
-fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) -> usize {
+/// Appends `reply`, which is at most `bytes_max` bytes, to `out`; how many bytes it is. A large one has its memory made
+/// at once: while it grew there would be two of it.
+fn encode((reply, bytes_max): (&Reply, usize), protocol: Protocol, out: &mut BytesMut) -> usize {
     let before = out.len();
-    let bytes_max = reply.encoded_bytes_max();
     if bytes_max > LARGE_BYTES {
         out.reserve(bytes_max);
     }
@@ -208,8 +207,8 @@ impl Replies {
     /// Adds a reply that waits for nothing.
     pub fn push(&mut self, reply: &Reply, protocol: Protocol) {
         let queue = self.own();
-        let reply = &*queue.bounded(reply);
-        self.worked += queue.append(|out| encode(reply, protocol, out));
+        let (reply, bytes_max) = queue.bounded(reply);
+        self.worked += queue.append(|out| encode((&reply, bytes_max), protocol, out));
     }
 
     /// Likewise one that `write` appends: it must be within the bounds of a reply.
@@ -239,7 +238,8 @@ impl Replies {
                 if !with_version && (is_large(&reply, LARGE_BYTES) || reply.items_bytes() > ITEMS_KEPT_BYTES) =>
             {
                 let mut encoded = BytesMut::new();
-                worked = encode(&queue.bounded(&reply), protocol, &mut encoded);
+                let (reply, bytes_max) = queue.bounded(&reply);
+                worked = encode((&reply, bytes_max), protocol, &mut encoded);
                 queue.after_bytes += worked;
                 Some(Shown::Encoded(encoded))
             }
@@ -390,12 +390,15 @@ impl Queue {
         }
     }
 
-    /// What is written for `reply`: an error if it is too large.
-    fn bounded<'a>(&self, reply: &'a Reply) -> Cow<'a, Reply> {
-        match reply.encoded_bytes_max() > self.bytes_max {
-            true => Cow::Owned(Reply::error(format!("LIMIT client_reply_bytes_max {}", self.bytes_max))),
-            false => Cow::Borrowed(reply),
+    /// What is written for `reply`, and how many bytes it takes at most: an error if it is too large.
+    fn bounded<'a>(&self, reply: &'a Reply) -> (Cow<'a, Reply>, usize) {
+        let bytes = reply.encoded_bytes_max();
+        if bytes <= self.bytes_max {
+            return (Cow::Borrowed(reply), bytes);
         }
+        let error = Reply::error(format!("LIMIT client_reply_bytes_max {}", self.bytes_max));
+        let bytes = error.encoded_bytes_max();
+        (Cow::Owned(error), bytes)
     }
 
     /// Has `encode` append a reply that waits for nothing but those before it; how many bytes it is.
@@ -472,7 +475,7 @@ impl Queue {
             }
         };
         if let Some(reply) = reply {
-            self.bounded(&reply).encode(waiting.protocol, &mut self.ready);
+            self.bounded(&reply).0.encode(waiting.protocol, &mut self.ready);
         }
         self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
         self.show(waiting.after);

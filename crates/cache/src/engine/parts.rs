@@ -412,7 +412,7 @@ impl<A: Keyed> Writer<A> {
     pub fn due(&mut self) -> Option<Due<A>> {
         let (items, weight) = DUE_MAX;
         let due = self.due.gone.len() >= items || self.due.weight >= weight;
-        due.then(|| std::mem::replace(&mut self.due, Due::NONE))
+        due.then(|| std::mem::replace(&mut self.due, Due { gone: Vec::with_capacity(items), weight: 0 }))
     }
 
     /// Sets the mark of an entry's publication.

@@ -23,11 +23,13 @@ const LARGE_BYTES: usize = 256 << 10;
 /// Small documents that go at once above which to drop them takes long.
 const MANY_SMALL: usize = 4096;
 
+/// Documents that are retired and dropped together, as a rule.
+const RETIRED_TOGETHER: usize = 64;
+
 /// Times that other threads are let run, so that what they look at may be dropped.
 const YIELDS_MAX: usize = 100;
 
 /// Documents of which the cache holds nothing any more; perhaps nobody else does either.
-#[derive(Default)]
 pub struct GivenUp(Vec<Record>);
 
 impl GivenUp {
@@ -67,7 +69,7 @@ impl Beside {
 
     /// No mutex is held.
     fn retire(&self, due: Retired<Apart>) {
-        let mut given_up = GivenUp::default();
+        let mut given_up = GivenUp(Vec::with_capacity(RETIRED_TOGETHER));
         let mut drops = |held| given_up.0.push(Record::from(held));
         self.readers.retire(due, &mut drops);
         for _ in 0..YIELDS_MAX {

@@ -1,11 +1,18 @@
 //! How commits become visible: each group as a whole, its keys at one moment (`docs/guarantees.md`, B2).
 
+use std::slice;
+
 use smallvec::SmallVec;
 
 use super::{AccessKind, Cache, Changed, Context, Entering};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
+
+/// What `contexts` say of the key at this place: of those beyond their end what the last says.
+fn context_of(contexts: &[Context], at: usize) -> Context {
+    contexts.get(at).or(contexts.last()).copied().unwrap_or_default()
+}
 
 impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
@@ -18,26 +25,27 @@ impl Cache {
     /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
     /// fills that were begun without their locks end now, before anything of it is seen.
     pub fn publish_locked(&self, group: &[(Key, Option<Read>)], context: &Context) {
-        self.publish_group(group, std::slice::from_ref(context), true);
+        self.publish_group(group, slice::from_ref(context), true);
     }
 
     /// Makes a group visible as a whole, and tells of it. `contexts` says of each key what the policy may know of its
     /// last write; of the keys beyond its end, what it says of its own last one.
     pub(crate) fn publish_group(&self, group: &[(Key, Option<Read>)], contexts: &[Context], ends_fills: bool) {
-        let context_of = |at: usize| contexts.get(at).or(contexts.last()).copied().unwrap_or_default();
         if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
             let each = group.iter().enumerate();
-            each.for_each(|(at, one)| self.install_group(std::slice::from_ref(one), &|_| context_of(at), ends_fills));
+            each.for_each(|(at, one)| {
+                self.install_group(slice::from_ref(one), &[context_of(contexts, at)], ends_fills)
+            });
         } else {
-            self.install_group(group, &context_of, ends_fills);
+            self.install_group(group, contexts, ends_fills);
         }
         if !mutation::on(Fault::ToldBeforePublication) {
-            let keys = group.iter().enumerate().map(|(at, (key, _))| (key, context_of(at).client));
+            let keys = group.iter().enumerate().map(|(at, (key, _))| (key, context_of(contexts, at).client));
             keys.for_each(|(key, client)| self.changed(Changed::Key(key, client)));
         }
     }
 
-    fn install_group(&self, group: &[(Key, Option<Read>)], context_of: &dyn Fn(usize) -> Context, ends_fills: bool) {
+    fn install_group(&self, group: &[(Key, Option<Read>)], contexts: &[Context], ends_fills: bool) {
         if let [(key, Some(read))] = group {
             let hash = key.borrow().hash64();
             let mut partition = self.inner.partition_of(hash);
@@ -45,7 +53,7 @@ impl Cache {
                 partition.end_flight(key, None);
             }
             // One key changes at one moment by itself.
-            let entering = Entering { context: &context_of(0), kind: AccessKind::Write, marked: false };
+            let entering = Entering { context: &context_of(contexts, 0), kind: AccessKind::Write, marked: false };
             return self.install(&mut partition, hash, key, read, entering);
         }
         let hashes: SmallVec<[u64; 8]> = group.iter().map(|(key, _)| key.borrow().hash64()).collect();
@@ -64,10 +72,10 @@ impl Cache {
             match read {
                 Some(read) => {
                     let mut partition = self.inner.partition_of(*hash);
-                    let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked };
+                    let entering = Entering { context: &context_of(contexts, at), kind: AccessKind::Write, marked };
                     self.install(&mut partition, *hash, key, read, entering);
                 }
-                None => self.remove_written(key, &context_of(at)),
+                None => self.remove_written(key, &context_of(contexts, at)),
             }
         }
         self.unmark(group, &hashes);

@@ -107,8 +107,9 @@ impl Cache {
         let (readers, reading) = (&self.inner.beside.readers, self.reading());
         let each = || hashes.iter().map(|hash| (self.inner.index(*hash), *hash));
         each().for_each(|hash| readers.ahead(hash, &reading.0));
-        let places: SmallVec<[_; 32]> = each().filter_map(|hash| readers.place_ahead(hash, &reading.0)).collect();
-        places.into_iter().for_each(|place| place.item(&reading.0));
+        let mut places = SmallVec::<[_; 32]>::new();
+        each().filter_map(|hash| readers.place_ahead(hash, &reading.0)).for_each(|place| places.push(place));
+        places.iter().for_each(|place| place.item(&reading.0));
     }
 }
 

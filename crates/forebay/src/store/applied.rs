@@ -27,9 +27,6 @@ pub(crate) enum Known {
     New,
 }
 
-/// The ids that one group applied. Where every commit is a group of its own there is just one.
-pub(crate) type Ids = SmallVec<[TxnId; 1]>;
-
 /// The ids of the last applied commits, in groups as they were applied. Some 40 bytes for each: it is full whenever
 /// the store is written to, whatever the size of the memory.
 ///
@@ -37,12 +34,10 @@ pub(crate) type Ids = SmallVec<[TxnId; 1]>;
 /// and a new id is told from all others by one comparison: no table of hashes would be as near.
 #[derive(Debug)]
 pub(crate) struct AppliedIds {
-    /// As they were applied, oldest first.
-    ids: VecDeque<TxnId>,
+    /// As they were applied, oldest first, each with the number of its group.
+    ids: VecDeque<(u64, TxnId)>,
     /// The same, in ascending order.
     sorted: VecDeque<TxnId>,
-    /// Number of each group and how many of the ids are its.
-    groups: VecDeque<(u64, u32)>,
     floor: TxnId,
     denied: HashSet<TxnId, foldhash::fast::RandomState>,
     denied_order: VecDeque<TxnId>,
@@ -68,7 +63,6 @@ impl AppliedIds {
         AppliedIds {
             ids: VecDeque::new(),
             sorted: VecDeque::new(),
-            groups: VecDeque::new(),
             floor,
             denied: HashSet::default(),
             denied_order: VecDeque::new(),
@@ -83,7 +77,7 @@ impl AppliedIds {
     pub fn known(&self, id: TxnId) -> Known {
         let newer = self.sorted.back().is_none_or(|newest| *newest < id);
         let forgotten = mutation::on(Fault::AppliedIdsIgnored)
-            || mutation::on(Fault::IdsTrimmedByAge) && self.ids.back() != Some(&id);
+            || mutation::on(Fault::IdsTrimmedByAge) && self.ids.back().is_none_or(|(_, newest)| *newest != id);
         if !newer && self.sorted.binary_search(&id).is_ok() && !forgotten {
             Known::Applied
         } else if !self.denied.is_empty() && self.denied.contains(&id) {
@@ -97,42 +91,43 @@ impl AppliedIds {
 
     /// What [`AppliedIds::add`] of so many ids is going to forget.
     pub fn eviction(&self, adding: usize) -> Eviction {
-        let mut total = self.ids.len() + adding;
+        let excess = (self.ids.len() + adding).saturating_sub(self.limit);
         let mut eviction = Eviction { groups: SmallVec::new(), floor: self.floor };
-        let mut ids = self.ids.iter().copied();
-        for &(number, count) in &self.groups {
-            if total <= self.limit {
-                break;
+        for (at, &(number, id)) in self.ids.iter().enumerate() {
+            if eviction.groups.last() != Some(&number) {
+                if at >= excess {
+                    break;
+                }
+                eviction.groups.push(number);
             }
-            total -= count as usize;
-            eviction.groups.push(number);
-            eviction.floor = ids.by_ref().take(count as usize).fold(eviction.floor, TxnId::max);
+            eviction.floor = eviction.floor.max(id);
         }
         eviction
     }
 
-    /// Adds the ids that group `number` applied, each once.
-    pub fn add(&mut self, number: u64, ids: Ids) {
+    /// Adds the ids that group `number` applied, each once. No other group has that number.
+    pub fn add(&mut self, number: u64, ids: &[TxnId]) {
         // What `eviction` says, done one by one.
         while self.ids.len() + ids.len() > self.limit {
-            let Some((_, count)) = self.groups.pop_front() else { break };
-            (0..count).for_each(|_| self.forget_oldest());
+            let Some(&(oldest, _)) = self.ids.front() else { break };
+            while self.ids.front().is_some_and(|(number, _)| *number == oldest) {
+                self.forget_oldest();
+            }
         }
-        for &id in &ids {
-            self.ids.push_back(id);
-            let place = match self.sorted.back() {
-                Some(newest) if *newest > id => self.sorted.partition_point(|other| *other < id),
-                _ => self.sorted.len(),
-            };
-            self.sorted.insert(place, id);
-        }
-        if !ids.is_empty() {
-            self.groups.push_back((number, ids.len() as u32));
+        for &id in ids {
+            self.ids.push_back((number, id));
+            match self.sorted.back() {
+                Some(newest) if *newest > id => {
+                    let place = self.sorted.partition_point(|other| *other < id);
+                    self.sorted.insert(place, id);
+                }
+                _ => self.sorted.push_back(id),
+            }
         }
     }
 
     fn forget_oldest(&mut self) {
-        let Some(id) = self.ids.pop_front() else { return };
+        let Some((_, id)) = self.ids.pop_front() else { return };
         self.floor = self.floor.max(id);
         if self.sorted.front() == Some(&id) {
             self.sorted.pop_front();
@@ -160,8 +155,7 @@ impl AppliedIds {
 
     /// Bytes that the table of applied ids occupies.
     pub fn bytes(&self) -> usize {
-        (self.ids.capacity() + self.sorted.capacity()) * size_of::<TxnId>()
-            + self.groups.capacity() * size_of::<(u64, u32)>()
+        self.ids.capacity() * size_of::<(u64, TxnId)>() + self.sorted.capacity() * size_of::<TxnId>()
     }
 }
 
@@ -181,14 +175,14 @@ mod tests {
             let mut applied = AppliedIds::with_limit(AppliedIds::LOWEST, limit);
             let mut all = Vec::new();
             for (number, size) in groups.into_iter().enumerate() {
-                let ids = (0..size).map(|at| id((all.len() + at) as u64 + 1)).collect::<Ids>();
+                let ids = (0..size).map(|at| id((all.len() + at) as u64 + 1)).collect::<Vec<_>>();
                 all.extend(ids.iter().copied());
                 let eviction = applied.eviction(ids.len());
-                let kept = applied.groups.iter().skip(eviction.groups.len()).copied().collect::<Vec<_>>();
-                applied.add(number as u64, ids);
+                let kept = applied.ids.iter().filter(|(number, _)| !eviction.groups.contains(number));
+                let expected = kept.copied().chain(ids.iter().map(|id| (number as u64, *id))).collect::<Vec<_>>();
+                applied.add(number as u64, &ids);
                 prop_assert_eq!(applied.floor, eviction.floor);
-                let groups = &applied.groups;
-                prop_assert!(groups.iter().take(kept.len()).eq(&kept) && groups.len() == kept.len() + 1);
+                prop_assert!(applied.ids.iter().eq(&expected), "a group goes as a whole");
                 prop_assert!(applied.ids.len() <= limit);
                 for (age, &one) in all.iter().rev().enumerate() {
                     let known = applied.known(one);

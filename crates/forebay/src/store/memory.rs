@@ -186,15 +186,17 @@ impl State {
             Known::BelowFloor => return CommitOutcome::Refused(super::below_floor(commit.id)),
             Known::New => {}
         }
-        let stale = commit.checks.iter().filter(|(key, version)| self.version(key) != *version);
-        let stale = stale.map(|(key, _)| key.clone()).collect::<Vec<_>>();
-        if !stale.is_empty() {
-            return CommitOutcome::Conflict(stale);
+        if !commit.checks.is_empty() {
+            let stale = commit.checks.iter().filter(|(key, version)| self.version(key) != *version);
+            let stale = stale.map(|(key, _)| key.clone()).collect::<Vec<_>>();
+            if !stale.is_empty() {
+                return CommitOutcome::Conflict(stale);
+            }
         }
         for write in &commit.writes {
             self.set(&write.key, write.after.as_ref(), commit.version);
         }
-        self.applied.add(self.group, SmallVec::from_elem(commit.id, 1));
+        self.applied.add(self.group, &[commit.id]);
         self.given.add(&commit.given, commit.version);
         CommitOutcome::Committed(Vec::new())
     }
@@ -237,9 +239,13 @@ impl Store for Memory {
     fn expect_writes(&self, keys: &[KeyRef<'_>]) {
         let state = self.shared();
         // Loads that do not wait for each other: first where the documents are said to be, then their records.
-        let probable: SmallVec<[Option<&Record>; 32]> =
-            keys.iter().map(|key| state.documents.find(hash(&state.hasher, *key), |_| true)).collect();
-        for document in probable.into_iter().flatten() {
+        let mut probable = SmallVec::<[&Record; 32]>::new();
+        for key in keys {
+            if let Some(document) = state.documents.find(hash(&state.hasher, *key), |_| true) {
+                probable.push(document);
+            }
+        }
+        for document in probable {
             black_box(document.view().first_byte());
         }
     }

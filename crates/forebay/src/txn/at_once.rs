@@ -105,6 +105,9 @@ impl Inner {
     /// Loads what `wanted` say from the cache; `None` if something is not there, or it is much. Counts the hits only if
     /// all is loaded.
     fn load_cached(&self, wanted: &[Wanted<'_>], context: &Context, documents: &mut Documents) -> Option<()> {
+        if wanted.iter().all(|wanted| !wanted.load) {
+            return Some(());
+        }
         let (mut bytes, reading) = (0, self.cache.reading());
         let mut seen = SmallVec::<[_; 4]>::new();
         for Wanted { key, .. } in wanted.iter().filter(|wanted| wanted.load) {

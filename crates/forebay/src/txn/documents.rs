@@ -124,6 +124,17 @@ impl Document {
             counted_bytes: 0,
         }
     }
+
+    /// What removes it, if it has expired, before the first change that does not take its place.
+    fn removed_before(&self, fronted: bool, clock: &Clock) -> Option<Change> {
+        let stale = self.current.is_none() && self.base.as_ref().is_some_and(|base| base.value.is_some());
+        match self.changes.is_empty() {
+            true if stale => Some(Change::Delete),
+            // Whether it had expired by now will be seen when it is seen.
+            true if self.unseen && !fronted => Some(Change::RemoveExpired(clock.now_ms())),
+            _ => None,
+        }
+    }
 }
 
 impl Documents {
@@ -194,6 +205,7 @@ impl Documents {
         }
     }
 
+    #[inline]
     fn push(&mut self, document: Document) -> usize {
         let at = self.list.len();
         if let Some(index) = &mut self.index {
@@ -295,7 +307,8 @@ impl Documents {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
         }
-        if change == Change::Delete && self.on_delete(key) != OnDelete::Row {
+        let deletes = matches!(change, Change::Delete);
+        if deletes && self.on_delete(key) != OnDelete::Row {
             return Err(DocumentError::NotDeleted(key.to_key()));
         }
         if let Some(changes) = self.fronted.as_ref().and_then(|fronted| fronted.changes_of_text(key, &change)) {
@@ -304,42 +317,44 @@ impl Documents {
             self.load_unseen(key.to_key());
             return changes.into_iter().try_for_each(|change| self.change(key, change));
         }
-        let blind = matches!(change, Change::Put(_) | Change::Delete);
+        let blind = deletes || matches!(change, Change::Put(_));
         let Some(at) = self.place_to_change(key, &change)? else { return Ok(()) };
         self.remember(at);
-        let Document { key, current, unseen, .. } = &self.list[at];
-        let made = self.fronted.as_ref().map(|fronted| fronted.made_by(key, current.as_ref(), *unseen, &change));
-        let Some(made) = made.unwrap_or_else(|| Some(Changes::new())) else { return Ok(()) };
         let document = &mut self.list[at];
-        let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());
-        let removes = match document.changes.is_empty() && !blind {
-            true if stale => Some(Change::Delete),
-            // Whether it had expired by now will be seen when it is seen.
-            true if document.unseen && self.fronted.is_none() => Some(Change::RemoveExpired(self.clock.now_ms())),
-            _ => None,
-        };
+        let fronted = self.fronted.as_ref();
+        let made =
+            fronted.map(|fronted| fronted.made_by(&document.key, document.current.as_ref(), document.unseen, &change));
+        if matches!(made, Some(None)) {
+            return Ok(());
+        }
+        let made = made.flatten();
+        let removes = if blind { None } else { document.removed_before(fronted.is_some(), &self.clock) };
         let (earlier, before) = (document.changes.len(), document.current.is_none());
-        document.changes.extend(removes);
+        if let Some(removes) = removes {
+            document.changes.push(removes);
+        }
         let mut apply_next = |change: &Change| apply(&mut document.current, change);
-        if let Err(error) = made.iter().try_for_each(&mut apply_next).and_then(|()| apply_next(&change)) {
+        if let Err(error) = made.iter().flatten().try_for_each(&mut apply_next).and_then(|()| apply_next(&change)) {
             // Only what stands there for this change's sake: an own DELETE before it stays.
             document.changes.truncate(earlier);
             document.current.take_if(|_| before);
             return Err(error.into());
         }
         // A row that was there before stays without that.
-        let deletes = change == Change::Delete && document.base.as_ref().is_none_or(|base| base.value.is_none());
-        let fronted = self.fronted.as_ref().filter(|_| deletes);
+        let fronted = fronted.filter(|_| deletes && document.base.as_ref().is_none_or(|base| base.value.is_none()));
         let left = fronted.and_then(|fronted| fronted.emptied(&document.key, &document.changes));
-        document.changes.extend(made);
-        document.changes_bytes +=
-            document.changes[earlier..].iter().chain([&change]).map(Change::memory_bytes).sum::<usize>();
         if blind {
             // Nothing that came before shows any more.
             document.unseen = false;
             (document.changes_bytes, document.remade) = (change.memory_bytes(), false);
-            let replaced = std::mem::take(&mut document.changes);
-            self.keep_replaced(at, replaced);
+            if !document.changes.is_empty() {
+                let replaced = std::mem::take(&mut document.changes);
+                self.keep_replaced(at, replaced);
+            }
+        } else {
+            document.changes.extend(made.into_iter().flatten());
+            let more = document.changes[earlier..].iter().chain([&change]);
+            document.changes_bytes += more.map(Change::memory_bytes).sum::<usize>();
         }
         let document = &mut self.list[at];
         document.remade |= remakes(&change);

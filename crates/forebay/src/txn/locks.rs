@@ -36,7 +36,6 @@ use super::mode::Mode;
 use super::plan::Wanted;
 use super::settled::Settled;
 use super::space::Space;
-use crate::error::there;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
@@ -49,8 +48,8 @@ pub type Owner = u64;
 /// An owner that no transaction is.
 const NOBODY: Owner = 0;
 
-/// Parts of the table, each under a mutex of its own.
-const SHARDS: usize = 16;
+/// Parts of the table, each under a mutex of its own: one for each bit of [`Elided::numbers`].
+const SHARDS: usize = u16::BITS as usize;
 
 /// Keys of a shard below which its table keeps its memory.
 const SHRINK_KEYS_MIN: usize = 64;
@@ -244,8 +243,10 @@ impl Drop for Alone<'_> {
 /// The shards of some keys, held by a transaction that needs no locks while it holds them: see [`Locks::elide`].
 pub struct Elided<'a> {
     locks: &'a Locks,
+    /// Which shards: a bit for each.
+    numbers: u16,
     /// In ascending order.
-    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
+    shards: SmallVec<[MutexGuard<'a, Shard>; 2]>,
     keys: &'a [Wanted<'a>],
     /// Its commit has begun and is not published.
     pub half_done: bool,
@@ -257,11 +258,9 @@ impl Drop for Elided<'_> {
         if !self.half_done {
             return;
         }
-        for wanted in self.keys {
-            let hash = self.locks.hash(wanted.key);
-            if let Some((_, shard)) = self.shards.iter_mut().find(|(at, _)| *at == shard_of(hash)) {
-                shard.lock_of(hash, &wanted.key.to_key()).grant(NOBODY, Mode::Exclusive);
-            }
+        for (wanted, hash) in self.keys.iter().map(|wanted| (wanted, self.locks.hash(wanted.key))) {
+            let shard = &mut self.shards[place_of(self.numbers, hash)];
+            shard.lock_of(hash, &wanted.key.to_key()).grant(NOBODY, Mode::Exclusive);
         }
     }
 }
@@ -288,6 +287,11 @@ struct Shard {
 fn shard_of(hash: u64) -> usize {
     // The table within uses the lowest and the seven highest bits.
     (hash >> 48) as usize % SHARDS
+}
+
+/// The place of the shard of `hash` among those whose bits `numbers` has.
+fn place_of(numbers: u16, hash: u64) -> usize {
+    (numbers & ((1 << shard_of(hash)) - 1)).count_ones() as usize
 }
 
 impl Shard {
@@ -386,24 +390,24 @@ impl Locks {
     /// spaces is being cleared or about to be. While they are held nobody else gets a lock of these keys, or clears
     /// these spaces, so their holder needs no locks.
     pub fn elide<'a>(&'a self, keys: &'a [Wanted<'a>]) -> Option<Elided<'a>> {
-        let hashes: SmallVec<[u64; 8]> = keys.iter().map(|wanted| self.hash(wanted.key)).collect();
-        let mut numbers: SmallVec<[usize; 8]> = hashes.iter().map(|hash| shard_of(*hash)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut shards = SmallVec::<[(usize, MutexGuard<'a, Shard>); 2]>::with_capacity(numbers.len());
-        for number in numbers {
-            shards.push((number, self.shards[number].lock()));
+        let (mut hashes, mut numbers) = (SmallVec::<[u64; 8]>::new(), 0);
+        for wanted in keys {
+            hashes.push(self.hash(wanted.key));
+            numbers |= 1 << shard_of(hashes[hashes.len() - 1]);
+        }
+        let (mut shards, mut left) = (SmallVec::<[MutexGuard<'a, Shard>; 2]>::new(), numbers);
+        while left != 0 {
+            shards.push(self.shards[u16::trailing_zeros(left) as usize].lock());
+            left &= left - 1;
         }
         let free = |(wanted, hash): (&Wanted<'_>, &u64)| {
-            let at = shards.binary_search_by_key(&shard_of(*hash), |(number, _)| *number);
-            let Some(at) = there(at.ok()) else { return false };
-            let shard = &shards[at].1;
+            let shard = &shards[place_of(numbers, *hash)];
             let space = &shard.spaces[wanted.key.space as usize];
             let cleared = space.exclusive || !space.queue.is_empty();
             shard.find(*hash, wanted.key).is_none() && (!cleared || mutation::on(Fault::ElisionBesideClearing))
         };
         let free = keys.iter().zip(&hashes).all(free);
-        free.then_some(Elided { locks: self, shards, keys, half_done: false })
+        free.then_some(Elided { locks: self, numbers, shards, keys, half_done: false })
     }
 
     /// Is over when each shard has been free once: what held one of them before has given it up.

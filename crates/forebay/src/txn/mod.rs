@@ -336,7 +336,8 @@ impl Engine {
         if keys.len() > LOOK_KEYS_MAX {
             return None;
         }
-        let hashes: SmallVec<[u64; 16]> = keys.iter().map(|key| key.hash64()).collect();
+        let mut hashes = SmallVec::<[u64; 16]>::new();
+        keys.iter().for_each(|key| hashes.push(key.hash64()));
         cache.prefetch(&hashes);
         let hashed = || keys.iter().zip(hashes.iter().copied());
         // From the first look to the second: what was found stays.

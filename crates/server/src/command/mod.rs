@@ -283,7 +283,7 @@ impl Command {
     /// The refusal of a request that fits the arity, if one of its keys is longer than any may be.
     pub fn key_too_long(&self, frame: Frame<'_>) -> Option<Reply> {
         // Nearly all requests are shorter as a whole.
-        if frame.args_bytes() <= KEY_BYTES_MAX {
+        if frame.extent_bytes() <= KEY_BYTES_MAX {
             return None;
         }
         let mut longest = 0;

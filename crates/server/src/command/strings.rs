@@ -189,7 +189,7 @@ fn get(call: &mut Call<'_>) -> Answer {
 fn set_effect(frame: Frame<'_>) -> Effect {
     let looks =
         |option: &[u8]| [&b"nx"[..], b"xx", b"get", b"keepttl"].iter().any(|name| option.eq_ignore_ascii_case(name));
-    if frame.args().skip(3).any(looks) { Effect::ReadWrite } else { Effect::Blind }
+    if (3..frame.len()).any(|at| looks(frame.arg(at))) { Effect::ReadWrite } else { Effect::Blind }
 }
 
 /// Puts a byte string that expires at a moment, or never. One whose moment has come is removed at once: nobody is to
@@ -305,9 +305,8 @@ fn getex(call: &mut Call<'_>) -> Answer {
 
 /// MGET takes what is no byte string for absent.
 fn mget(call: &mut Call<'_>) -> Answer {
-    let one = |index| Ok(call.text(call.key(index)).unwrap_or(Reply::Nil));
-    let values: Result<Vec<Reply>, Reply> = (1..call.frame.len()).map(one).collect();
-    Ok(Reply::Array(values?))
+    let one = |index| call.text(call.key(index)).unwrap_or(Reply::Nil);
+    Ok(Reply::Array((1..call.frame.len()).map(one).collect()))
 }
 
 /// Puts each pair of key and value.

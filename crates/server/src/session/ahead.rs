@@ -29,22 +29,19 @@ impl Session {
     pub(super) fn look_up<'a>(&self, batch: &'a Batch, start: usize, found: &mut LookedUp) {
         let end = batch.len().min(start + LOOK_UP_FRAMES);
         found.clear();
+        // What a client may not read leaves no trace, not even in the time that its next request takes.
+        let fetches = !self.identity.is_guarded(&self.shared.access);
+        let mut hashes = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
+        let mut written = SmallVec::<[KeyRef<'_>; PREFETCH_KEYS_MAX]>::new();
         let mut last: (&[u8], _) = (b"", None);
         for at in start..end {
-            let name = batch.frame(at).arg(0);
+            let frame = batch.frame(at);
+            let name = frame.arg(0);
             if name != last.0 {
                 last = (name, self.shared.table.find_numbered(name));
             }
             found.push(last.1);
-        }
-        // What a client may not read leaves no trace, not even in the time that its next request takes.
-        if self.identity.is_guarded(&self.shared.access) {
-            return;
-        }
-        let mut hashes = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
-        let mut written = SmallVec::<[KeyRef<'_>; PREFETCH_KEYS_MAX]>::new();
-        for (at, (_, command)) in (start..end).zip(found.iter()).filter_map(|(at, found)| Some((at, found.as_ref()?))) {
-            let frame = batch.frame(at);
+            let Some((_, command)) = last.1.filter(|_| fetches) else { continue };
             if !command.arity_fits(frame.len()) || frame.len() > WIDE_ARGS {
                 continue;
             }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{Session, WIDE_ARGS};
 use crate::command::{Call, Command, Effect, Known, lease, refused};
 
-/// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
+/// Bytes of a request above which a command takes locks: all others wait while one is served at once.
 const ARGS_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that the items of an answer may take without room.
@@ -65,7 +65,7 @@ impl Session {
         let Some(body) = command.body() else { return Hit::No };
         let (space, chance, context) = (self.space, self.chance_for(command), self.context());
         let engine = &self.shared.engine;
-        let mut several = SmallVec::<[KeyRef<'_>; 8]>::new();
+        let mut several = SmallVec::<[KeyRef<'_>; 16]>::new();
         let only = command.only_key(frame, space);
         let keys = match &only {
             Some(key) => std::slice::from_ref(key),
@@ -141,7 +141,7 @@ impl Session {
         began: Option<Duration>,
     ) -> Option<Duration> {
         let body = command.body()?;
-        let large = frame.len() > WIDE_ARGS || frame.args_bytes() > ARGS_BYTES_MAX;
+        let large = frame.len() > WIDE_ARGS || frame.extent_bytes() > ARGS_BYTES_MAX;
         if large || self.open.is_open() || !self.shared.engine.commits_at_once() {
             return None;
         }

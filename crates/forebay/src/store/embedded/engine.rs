@@ -346,7 +346,7 @@ impl Engine {
         }
         tombstones.reach(writer.group);
         drop(tombstones);
-        writer.applied.add(writer.group, std::mem::take(&mut taken.ids).into());
+        writer.applied.add(writer.group, &std::mem::take(&mut taken.ids));
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
         if taken.durable {

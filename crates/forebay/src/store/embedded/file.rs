@@ -243,7 +243,7 @@ fn load(database: &Database) -> Result<Result<Loaded, String>, redb::Error> {
     for row in log.range(..rows::TOTALS)? {
         let (group, ids) = row?;
         match rows::parse_ids(group.value(), ids.value()) {
-            Ok(ids) => applied.add(group.value(), ids.into()),
+            Ok(ids) => applied.add(group.value(), &ids),
             Err(why) => return Ok(Err(why)),
         }
     }

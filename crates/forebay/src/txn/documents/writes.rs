@@ -33,17 +33,22 @@ impl Documents {
     /// The writes to commit; the changes are taken out. They stand in the order in which the documents were first
     /// changed: a row behind the one that it names, a name behind the row that gave it up.
     pub fn take_writes(&mut self) -> Vec<Write> {
-        let mut changed: SmallVec<[&mut Document; 1]> =
-            self.list.iter_mut().filter(|document| !document.changes.is_empty()).collect();
+        let mut changed = SmallVec::<[&mut Document; 1]>::new();
+        for document in self.list.iter_mut().filter(|document| !document.changes.is_empty()) {
+            changed.push(document);
+        }
         changed.sort_unstable_by_key(|document| document.turn);
-        let write = |document: &mut Document| Write {
-            key: document.key.clone(),
-            changes: std::mem::take(&mut document.changes),
-            after: document.current.clone(),
-            unseen: document.unseen,
-            told: document.told && document.base.is_some(),
-        };
-        changed.into_iter().map(write).collect()
+        let mut writes = Vec::with_capacity(changed.len());
+        for document in changed {
+            writes.push(Write {
+                key: document.key.clone(),
+                changes: std::mem::take(&mut document.changes),
+                after: document.current.clone(),
+                unseen: document.unseen,
+                told: document.told && document.base.is_some(),
+            });
+        }
+        writes
     }
 
     /// What the writes to commit take in memory.

@@ -83,12 +83,12 @@ impl Committer {
         }
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
-                let changed = LastReads::told(changed);
+                let changed = if changed.is_empty() { None } else { LastReads::told(changed) };
                 let mut group = SmallVec::<[_; 1]>::with_capacity(commit.writes.len());
-                for Write { key, after, .. } in commit.writes {
-                    let actual = changed.as_ref().and_then(|changed| changed.get(&key)).cloned();
-                    let read = actual.unwrap_or(Read { value: after, version });
-                    group.push((key, (!caching.uncached).then_some(read)));
+                for Write { key, after, .. } in &mut commit.writes {
+                    let actual = changed.as_ref().and_then(|changed| changed.get(key)).cloned();
+                    let read = actual.unwrap_or_else(|| Read { value: after.take(), version });
+                    group.push((key.clone(), (!caching.uncached).then_some(read)));
                 }
                 match caching.vertices {
                     None => self.cache.publish_locked(&group, &caching.context),
