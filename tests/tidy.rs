@@ -6,10 +6,13 @@
 //! * `manifests`: lints and documented dependencies.
 //! * `documents`: generated parts are checked where they are made, links lead somewhere, no machine is named, words are
 //!   plain.
+//! * `errors`: each error that a client may be told has its line in docs/errors.md.
 //! * `sentences`: documents and the heads of modules say one fact in a sentence.
 
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/errors.rs"]
+mod errors;
 #[path = "tidy/manifests.rs"]
 mod manifests;
 #[path = "tidy/rooms.rs"]
@@ -49,6 +52,11 @@ fn the_table_of_rooms_is_fresh() {
     } else {
         assert_eq!(old, fresh, "stale; run FOREBAY_UPDATE_DOCS=1 cargo test -p forebay-cli --test tidy");
     }
+}
+
+#[test]
+fn errors_stand_on_their_page() {
+    none(errors::on_their_page(&Tree::read()));
 }
 
 #[test]

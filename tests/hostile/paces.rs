@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
-use crate::{MIB, Scene, bulk_request, until};
+use crate::{MIB, PATIENCE, Scene, bulk_request, until};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -107,6 +107,31 @@ fn a_client_that_never_reads_is_closed() {
     stream.write_all(&bulk_request(&["GET", "some"]).repeat(30)).expect("it is read");
     let why = "closing a client that does not read its replies: client_reply_bytes_max";
     until("it is closed", || scene.forebay.log().contains(why));
+    scene.others_are_served("");
+}
+
+/// A client that reads none of its replies is idle, though its transaction has more requests to serve.
+#[test]
+fn a_transaction_whose_client_reads_nothing_is_rolled_back() {
+    let limits = ["--txn-idle-ms-max", "400", "--txn-yield-ms", "50000", "--client-reply-bytes-max", "2MiB"];
+    let scene = Scene::new(&[&limits[..], &["--lock-wait-ms-min", "60000", "--lock-wait-ms-max", "60000"]].concat());
+    let mut other = Connection::new(scene.address());
+    assert_eq!(other.call(&["SET", "some", &"v".repeat(1 << 20)]), Reply::Simple("OK".into()));
+    let mut stream = scene.connect();
+    let (begin, set) = (bulk_request(&["TXN", "BEGIN"]), bulk_request(&["SET", "held", "v"]));
+    let sent = [begin, set, bulk_request(&["GET", "some"]).repeat(30), bulk_request(&["TXN", "COMMIT"])].concat();
+    stream.write_all(&sent).expect("it is read");
+    other.call(&["TXN", "BEGIN"]);
+    assert_eq!(other.call(&["TXN", "LOCK", "held"]), Reply::Simple("OK".into()), "the lock goes on");
+    assert_eq!(other.call(&["GET", "held"]), Reply::Nil);
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let (mut last, mut part) = (Vec::new(), [0; 1 << 16]);
+    while !last.ends_with(b"-TXABORTED timeout: txn_idle_ms_max\r\n") {
+        let count = stream.read(&mut part).expect("it is not closed before");
+        last.extend_from_slice(&part[..count]);
+        last.drain(..last.len().saturating_sub(100));
+        assert!(count > 0, "{}", String::from_utf8_lossy(&last));
+    }
     scene.others_are_served("");
 }
 

@@ -223,6 +223,8 @@ pub enum Fault {
     AskedOnTheWayDoubted,
     /// A reply that has become longer while it waited for room keeps the room that it had, and waits for more.
     ForgottenKeepsRoom,
+    /// A client that reads none of its replies is not idle while its transaction waits for that.
+    UnreadIsBusy,
     /// A script that is undone leaves the database that its SELECT has chosen.
     UndoneSelectStays,
     /// A script that waited for room runs again in a pause that has begun meanwhile.

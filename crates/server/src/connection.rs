@@ -132,9 +132,10 @@ impl<W: Wire> Connection<W> {
                 self.place.complete();
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
-                self.session.open.touch(now);
                 let full = batch.is_full(frames_max);
                 let read_ahead = self.serve_batch(batch, !authenticated).await?;
+                // While it waited for a lock it was not idle.
+                self.session.open.touch(self.shared.engine.runtime().elapsed());
                 self.session.take_shown();
                 batch.clear();
                 // What broke the protocol behind these is answered now, not when more comes.

@@ -96,7 +96,7 @@ pub static SETTINGS: &[Setting] = &[
         "A connection that has sent no request by then, or not ended its TLS handshake, is closed, in ms"),
     setting!(Limits, "transactions-max", Count, server.transactions_max, "Interactive transactions (TXN) at a time"),
     setting!(Limits, "txn-idle-ms-max", Ms, txn.txn_idle_ms_max,
-        "An interactive transaction without a command for so long is rolled back, in ms"),
+        "An interactive transaction with no command, or whose client reads nothing, for so long is rolled back, in ms"),
     setting!(Limits, "txn-ms-max", Ms, txn.txn_ms_max,
         "An interactive transaction older than this is rolled back, in ms"),
     setting!(Limits, "lock-wait-ms-min", Ms, txn.lock_wait_ms_min,

@@ -12,7 +12,7 @@ pub struct TxnLimits {
     pub txn_yield_ms: u64,
     /// Times that a plain command or a script is run again after a conflict.
     pub retries_max: u32,
-    /// An interactive transaction without a command for so long is rolled back, in ms.
+    /// An interactive transaction without a command for so long is rolled back, or whose client reads nothing, in ms.
     pub txn_idle_ms_max: u64,
     /// An interactive transaction older than this is rolled back, in ms.
     pub txn_ms_max: u64,

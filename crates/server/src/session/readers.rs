@@ -84,10 +84,16 @@ impl Session {
             if has_room { Poll::Ready(()) } else { Poll::Pending }
         }));
         let mut stopped = pin!(shared.stopping.wait());
+        let mut unread = usize::MAX;
         loop {
-            // A transaction must not hold its locks for as long as its client takes.
-            let ends = self.open.ends(shared.engine.limits());
-            let left = ends.map(|at| at.saturating_sub(runtime.elapsed()));
+            // A transaction must not hold its locks for as long as its client takes. A client is idle that has replies
+            // to read, and reads none.
+            let before = std::mem::replace(&mut unread, outlet.bytes());
+            if unread < before || unread == 0 || mutation::on(Fault::UnreadIsBusy) {
+                self.open.touch(runtime.elapsed());
+            }
+            let ends = self.open.deadline(shared.engine.limits());
+            let left = ends.map(|ends| ends.at.saturating_sub(runtime.elapsed()));
             let look = runtime.sleep(left.map_or(LOOK_WAIT, |left| left.min(LOOK_WAIT)));
             match select(&mut room, select(&mut stopped, look)).await {
                 Either::Left(_) => {
@@ -99,8 +105,11 @@ impl Session {
                     return;
                 }
                 Either::Right((Either::Right(_), _)) => {
-                    if ends.is_some_and(|at| at <= runtime.elapsed()) {
-                        self.roll_back(WHOLE_TIME_UP);
+                    let idle = unread > 0 && outlet.bytes() == unread;
+                    if let Some(ends) = ends.filter(|ends| ends.at <= runtime.elapsed())
+                        && (idle || ends.reason == WHOLE_TIME_UP)
+                    {
+                        self.roll_back(ends.reason);
                     }
                     counted.look(waits_for_own(outlet.bytes()));
                 }
