@@ -121,10 +121,13 @@ fn a_transaction_whose_client_reads_nothing_is_rolled_back() {
     let (begin, set) = (bulk_request(&["TXN", "BEGIN"]), bulk_request(&["SET", "held", "v"]));
     let sent = [begin, set, bulk_request(&["GET", "some"]).repeat(30), bulk_request(&["TXN", "COMMIT"])].concat();
     stream.write_all(&sent).expect("it is read");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut begun = [0; 10];
+    stream.read_exact(&mut begun).expect("it has the lock");
+    assert_eq!(&begun, b"+OK\r\n+OK\r\n");
     other.call(&["TXN", "BEGIN"]);
     assert_eq!(other.call(&["TXN", "LOCK", "held"]), Reply::Simple("OK".into()), "the lock goes on");
     assert_eq!(other.call(&["GET", "held"]), Reply::Nil);
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let (mut last, mut part) = (Vec::new(), [0; 1 << 16]);
     while !last.ends_with(b"-TXABORTED timeout: txn_idle_ms_max\r\n") {
         let count = stream.read(&mut part).expect("it is not closed before");

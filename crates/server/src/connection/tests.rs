@@ -9,7 +9,7 @@ use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime;
 use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions};
+use forebay::txn::{Engine, EngineOptions, TxnLimits};
 use futures_util::FutureExt;
 
 use super::*;
@@ -66,12 +66,16 @@ impl Wire for Deaf {
 }
 
 fn shared(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
+    shared_with(TxnLimits::default(), change)
+}
+
+fn shared_with(limits: TxnLimits, change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
     let policy = choose("s3-fifo").unwrap();
     let cache =
         CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: policy.policy, policy_values: policy.values };
     let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
     let store = Arc::new(Memory::new());
-    let engine = Engine::new(EngineOptions::new(runtime, store, cache));
+    let engine = Engine::new(EngineOptions { limits, ..EngineOptions::new(runtime, store, cache) });
     let mut options = ServerOptions::new(engine);
     change(&mut options);
     Arc::new(Shared::new(options))
@@ -293,6 +297,30 @@ async fn a_client_that_reads_slowly_is_waited_for() {
     assert!(connection.wire.most <= 20_000, "{} bytes waited", connection.wire.most);
     drop(connection);
     assert_eq!(shared.figures.reply_bytes.load(Ordering::Relaxed), 0);
+}
+
+/// A client that reads none of its replies is idle while its transaction waits for that.
+#[tokio::test]
+async fn a_transaction_whose_client_reads_nothing_is_idle() {
+    let open_after = |time: Duration| async move {
+        let limits = TxnLimits { txn_idle_ms_max: 50, ..TxnLimits::default() };
+        let shared = shared_with(limits, |options| options.limits.client_reply_bytes_max = 20_000);
+        let echo = format!("ECHO {}\r\n", "x".repeat(1_000)).repeat(100);
+        let mut client = connection(&shared, format!("TXN BEGIN\r\nSET k v\r\n{echo}").as_bytes());
+        let open = || shared.figures.transactions_open.load(Ordering::Relaxed);
+        let ends = async {
+            goes_on(&mut connection(&shared, b"PING\r\n")).await;
+            let until = tokio::time::Instant::now() + time;
+            while open() > 0 && tokio::time::Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! { biased; ended = client.run() => panic!("{ended:?}"), () = ends => {} }
+        open()
+    };
+    assert_eq!(open_after(Duration::from_secs(60)).await, 0);
+    let _fault = mutation::put_back(Some(Fault::UnreadIsBusy));
+    assert_eq!(open_after(Duration::from_millis(500)).await, 1, "the fault is found");
 }
 
 /// Replies that need no room of their own are counted as they are made: one batch of a client has many.

@@ -89,7 +89,7 @@ impl Session {
             // A transaction must not hold its locks for as long as its client takes. A client is idle that has replies
             // to read, and reads none.
             let before = std::mem::replace(&mut unread, outlet.bytes());
-            if unread < before || unread == 0 || mutation::on(Fault::UnreadIsBusy) {
+            if unread < before || unread == 0 {
                 self.open.touch(runtime.elapsed());
             }
             let ends = self.open.deadline(shared.engine.limits());
@@ -105,7 +105,8 @@ impl Session {
                     return;
                 }
                 Either::Right((Either::Right(_), _)) => {
-                    let idle = unread > 0 && outlet.bytes() == unread;
+                    let reads_nothing = unread > 0 && outlet.bytes() == unread;
+                    let idle = reads_nothing && !mutation::on(Fault::UnreadIsBusy);
                     if let Some(ends) = ends.filter(|ends| ends.at <= runtime.elapsed())
                         && (idle || ends.reason == WHOLE_TIME_UP)
                     {
