@@ -227,7 +227,7 @@ pub enum Fault {
     UnreadIsBusy,
     /// A script that is undone leaves the database that its SELECT has chosen.
     UndoneSelectStays,
-    /// A script that waited for room runs again in a pause that has begun meanwhile.
+    /// EXEC runs again during a CLIENT PAUSE that began while it waited for room.
     PauseForgotten,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
     RestoredTakenForSent,

@@ -20,7 +20,7 @@
 //! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One
 //! that is too slow for the lane it had takes at least [`PROMISED_BYTES`] in [`LANE_WAIT`] while others wait. Else it
 //! is closed. A client waits for room in all only when its own replies leave it room, so none that does not read is
-//! first in line. None waits with room for a reply that others have made longer meanwhile: it gives that back, and asks
+//! first in line. A reply that has become longer than its room gives that room back before it waits for more. It asks
 //! for more each time (`session/underway.rs`).
 //!
 //! **Bound.** What has been granted is never more than `replies_bytes_max`, unless it is one reply alone.

@@ -48,7 +48,7 @@ pub type Owner = u64;
 /// An owner that no transaction is.
 const NOBODY: Owner = 0;
 
-/// Parts of the table, each under a mutex of its own: one for each bit of [`Elided::numbers`].
+/// Parts of the table. Each has its mutex, and its bit in [`Elided::numbers`].
 const SHARDS: usize = u16::BITS as usize;
 
 /// Keys of a shard below which its table keeps its memory.

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use super::proven::Proven;
 use super::stage::Stage;
-use super::{BATCH_COMMITS_MAX, Buffer};
+use super::{BATCH_COMMITS_MAX, Buffer, Entry};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::store::portion::PORTION_BYTES_MAX;
@@ -76,7 +76,10 @@ impl Buffer {
             ids.extend(of_one.iter().map(|id| (*id, has(id) && !mutation::on(Fault::AppliedTakenForUnsent))));
         }
         let mut last = self.restored.open.start;
-        for (number, entry) in self.entries.range_mut(self.restored.open.clone()) {
+        // What writes nothing was not asked for, and must not be asked for without end.
+        let writing = |entry: &Entry| !entry.buffered.writes.is_empty();
+        let open = self.entries.range_mut(self.restored.open.clone());
+        for (number, entry) in open.filter(|(_, entry)| writing(entry)) {
             let Some(has) = ids.remove(&entry.buffered.id) else { break };
             last = number + 1;
             if !has && entry.stage != Stage::Carried && !self.restored.sent.contains(number) {

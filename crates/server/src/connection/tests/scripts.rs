@@ -97,7 +97,7 @@ fn all_room(shared: &Arc<Shared>) -> Counted {
     all
 }
 
-/// What a client is answered to `sent` that says nothing more, if `meanwhile` happens while its script waits for room.
+/// What a half-closed client is answered to `sent`. Its script waits for room, and then `meanwhile` happens.
 async fn answered(sent: String, shared: &Arc<Shared>, meanwhile: impl Future<Output = ()>) -> String {
     let all = all_room(shared);
     let mut client = connection(shared, sent.as_bytes());
@@ -133,7 +133,7 @@ async fn what_comes_behind_a_script_that_is_refused_is_answered() {
     assert!(refused().await.ends_with("+OK\r\n$-1\r\n"), "the fault is found");
 }
 
-/// It does not run again before a pause has ended that began meanwhile.
+/// EXEC waits for room, and a pause begins. EXEC runs again when the pause has ended.
 #[tokio::test]
 async fn a_script_that_waited_for_room_waits_out_a_pause() {
     let done = || async {
