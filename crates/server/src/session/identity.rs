@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay::key::Key;
+use forebay::mutation::{self, Fault};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::select;
 
@@ -154,6 +155,15 @@ impl Session {
             return Err(Reply::error(format!("EXECABORT Transaction discarded because of: {text}")));
         }
         Err(Reply::error(text))
+    }
+
+    /// Whether a request that was forgotten may run again: a right may be taken while it waits.
+    pub(super) fn guard_again(&mut self, command: &'static Command, frame: Frame<'_>) -> Result<(), Reply> {
+        if !self.identity.is_guarded(&self.shared.access) || mutation::on(Fault::RightKeptInWait) {
+            return Ok(());
+        }
+        let Some((number, _)) = self.shared.table.find_numbered(command.name.as_bytes()) else { return Ok(()) };
+        self.guard(number, command, frame)
     }
 
     /// What the client is told of it.

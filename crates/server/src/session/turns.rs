@@ -131,6 +131,10 @@ impl Session {
                 self.answer(&aborted);
                 break;
             }
+            if let Err(denied) = self.guard_again(command, frame) {
+                self.answer(&denied);
+                break;
+            }
             self.run_and_come_back(command, frame, ahead).await;
         }
         if std::mem::take(&mut self.parts.forgotten) > 0 {

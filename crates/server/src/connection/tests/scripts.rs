@@ -158,3 +158,24 @@ async fn a_script_that_waited_for_room_waits_out_a_pause() {
     let _fault = mutation::put_back(Some(Fault::PauseForgotten));
     assert!(done().await, "the fault is found");
 }
+
+/// EXEC waits for room, and its user loses the right to it, or to a key that it writes.
+#[tokio::test]
+async fn a_script_that_waited_for_room_needs_its_right_still() {
+    let done = |rule: &'static [u8]| async move {
+        let shared = shared(|_| {});
+        let runtime = shared.engine.runtime().clone();
+        let taken = async { shared.access.set_user(&runtime, "default", &[rule]).await.unwrap() };
+        let answers = answered(long_script("INCR c\r\n") + "PING\r\n", &shared, taken).await;
+        let mut other = connection(&shared, b"EXISTS c\r\n");
+        goes_on(&mut other).await;
+        let exists = other.session.replies.ready_mut()[..] == b":1\r\n"[..];
+        (answers.rsplit_once("+QUEUED\r\n").expect(&answers).1.to_owned(), exists)
+    };
+    let (answers, exists) = done(b"-exec").await;
+    assert!(answers.starts_with("-EXECABORT ") && answers.ends_with("+PONG\r\n") && !exists, "{answers:.200}");
+    let (answers, exists) = done(b"-incr").await;
+    assert!(answers.contains("NOPERM ") && !exists, "{answers:.200}");
+    let _fault = mutation::put_back(Some(Fault::RightKeptInWait));
+    assert!(done(b"-exec").await.1, "the fault is found");
+}
