@@ -3,11 +3,13 @@
 mod common;
 #[path = "lab/formats.rs"]
 mod formats;
+#[path = "lab/graphs.rs"]
+mod graphs;
 
 use std::fs;
 use std::io::Write;
 
-use common::lab::{Lab, MALFORMED, Row, rows, small, testdata, trace};
+use common::lab::{Lab, MALFORMED, Row, rows, small, trace};
 use serde_json::Value;
 
 #[test]
@@ -419,66 +421,6 @@ fn bytes_fetched_ahead_are_counted() {
     let row = &lab.csv(&[&line[..], &["--prefetch", "chrono"]].concat())[0];
     assert!(row["prefetch_bytes"].parse::<u64>().is_ok_and(|bytes| bytes <= 6000 / 16), "{row:?}");
     assert!(row["hits"].parse::<u64>().is_ok_and(|hits| hits < 1740), "the cache has the rest: {row:?}");
-}
-
-#[test]
-fn graphs_are_read_from_both_forms() {
-    let lab = Lab::new();
-    let sql = testdata("sql/smallbank.sql");
-    let sql = sql.to_str().expect("UTF-8");
-    let line = ["workload", "smallbank", "--transactions", "2000", "--scale", "300", "--out", "bank.fbt"];
-    lab.ok(&[&line[..], &["--graphs", "bank.toml"]].concat());
-    let told = lab.ok(&["graph", sql, "--svg", "bank.svg"]);
-    for part in ["Balance: 3 accesses, critical length 2\n", "saves 1 of 2: {A}\n", "saves 1 of 2: {C, S}\n"] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
-    let picture = lab.read("bank.svg");
-    assert!(picture.starts_with("<svg ") && picture.matches("class=\"title\"").count() == 6, "{picture}");
-    let lines =
-        |text: String| text.lines().filter(|line| line.contains("critical")).map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(lines(told), lines(lab.ok(&["graph", "bank.toml"])));
-    let thr = |graphs: &str| {
-        let line =
-            ["sim", "bank.fbt", "--graphs", graphs, "--policy", "lru,detox", "--size", "30%", "--writes", "update"];
-        lab.csv(&line).into_iter().map(|row| row["thr"].clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(thr("bank.toml"), thr(sql));
-    assert!(thr(sql).iter().all(|thr| thr.parse::<f64>().is_ok_and(|thr| thr > 0.0)));
-}
-
-#[test]
-fn graphs_that_are_not_understood_are_refused_with_their_line() {
-    let lab = Lab::new();
-    let head = "-- @transaction T(:id)\n";
-    for (name, text, why) in [
-        ("a.sql", "SELECT a FROM t WHERE id = 1;", "a.sql: line 1: a statement before any -- @transaction"),
-        (
-            "b.sql",
-            &format!("{head}SELECT a FROM t\n  JOIN u USING (id) WHERE id = :id;"),
-            "b.sql: line 2: reads several",
-        ),
-        ("c.sql", &format!("{head}\nSELECT a FROM t WHERE id = :b;"), "c.sql: line 3: ':b' is neither a parameter nor"),
-        ("d.sql", &format!("{head}SELECT a\nFRM t WHERE id = 1;"), "d.sql: line 3: Expected: "),
-        ("e.toml", "[[type]]\nname = 'T'\nvertex = 'x'\n[[typ]]\n", "e.toml: 'typ' is not known"),
-        ("f.toml", "[[type]\n", "f.toml: "),
-        (
-            "h.toml",
-            "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['b']\n",
-            "h.toml: type 'T': after of 'a' names 'b': no such vertex; there are a",
-        ),
-    ] {
-        lab.file(name, text);
-        let said = lab.refused(2, &["graph", name]);
-        assert!(said.starts_with(why), "{said}");
-        assert_eq!(said, lab.refused(2, &["sim", "--graphs", name, &lab.file("small.csv", &small())]));
-    }
-    assert!(lab.refused(2, &["graph", "none.sql"]).starts_with("none.sql: No such file"));
-    for name in ["odd.sql", "odd.toml"] {
-        fs::write(lab.path().join(name), b"\xff\xfe[[type]]").expect("written");
-        assert!(lab.refused(2, &["graph", name]).starts_with(&format!("{name}: it is not text in UTF-8; is it")));
-    }
-    let sound = lab.file("g.sql", &format!("{head}SELECT a FROM t WHERE id = :id;"));
-    assert!(lab.refused(2, &["graph", &sound, "--svg", "no/such.svg"]).starts_with("can't write no/such.svg"));
 }
 
 #[test]

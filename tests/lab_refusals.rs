@@ -251,8 +251,10 @@ fn an_option_that_would_do_nothing_is_refused_with_what_helps() {
     let lab = Lab::new();
     lab.file("types.toml", "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n");
     lab.file("small.csv", &small());
-    let (code, told, said) = lab.run(&["graph", "types.toml", "--out", "a.toml"]);
+    let (code, told, said) = lab.run(&["graph", "types.toml", "--out", "a.toml", "--svg", "a.svg"]);
     assert!(code == Some(2) && told.is_empty() && said.contains("'--out <FILE>'"), "{told}{said}");
+    let said = lab.refused(2, &["graph", "types.toml", "--out", "small.csv"]);
+    assert!(said.contains("small.csv"), "{said}");
     let said = lab.refused(2, &["sim", "small.csv", "--like-server", "--size", "1MiB"]);
     assert!(said.contains("belady") && said.contains("give --policy"), "{said}");
 }

@@ -3,15 +3,16 @@
 mod picture;
 mod sql;
 
+pub use sql::parse as parse_sql;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay::graph::{Graph, Groups, Load, POWERSET_VERTICES_MAX, Scorer, Scratch, VertexSet};
-use forebay::runtime::files;
-use forebay_server::graphs::{TYPES_BYTES_MAX, parse_types, read_types, unreadable};
-use forebay_sim::inference::Inference;
+use forebay_server::graphs::{parse_types, read_types};
+use forebay_sim::inference::{Inference, quoted};
 
 use crate::error::CommandError;
 use crate::output::Output;
@@ -35,7 +36,7 @@ key, or what it writes. A file of transaction types is TOML:
   after = [\"savings\"]
   writes = true
 
-or, where it ends in .sql, SQL with annotations as comments:
+or, where it ends in .sql, SQL. Annotations are comments:
   -- @transaction Deposit(:name, :amount)
   SELECT custid FROM account WHERE name = :name;
   SELECT bal FROM savings WHERE custid = :custid;
@@ -46,8 +47,16 @@ Each statement is a vertex, named after its table or by @name. A :name is a
 parameter of the transaction, or a column that an earlier statement selects or
 returns, by its name or AS another; the latter makes the edge. What SQL does not
 show: '-- @let :new = :bal - :amount' computes a value between statements,
-'-- @after account' adds an edge. One table for each statement: a join or a query
-inside another is several accesses, so write several statements.
+'-- @after account' adds an edge. A JOIN is an access for each table, in the order
+in which their rows are found; @name gives their names between commas. A query
+inside another is an access as well: write it as a statement before.
+
+$1 and ? stand for the column that they are compared with or assigned to: custid =
+$1 comes from the earlier statement that selects custid, user_id = $1 also from
+the one that selects the id of users. SQL without annotations is read so too, its
+literals included, as a program or a log has it: BEGIN; .. COMMIT; is a
+transaction, and those with the same accesses are one type, t1, t2 and so on. That
+is a proposal for you to review: --out writes it in TOML.
 
 Where nobody knows the accesses of a type by heart, --infer proposes them from a
 trace that was recorded with what reads returned: an access whose keys have a word
@@ -59,13 +68,16 @@ Examples:
                                           types from what clients did
   forebay graph bank.toml                 which accesses have to be cached together
   forebay graph bank.sql --svg bank.svg   the same as a picture
+  forebay graph queries.sql --out types.toml
+                                          types from what a program sends
+  forebay serve --graphs bank.sql --policy detox
   forebay sim bank.fbt --graphs bank.sql --policy detox,lru --size 25%
       with names of types and accesses as the trace has them";
 
 /// What can be typed after `forebay graph`.
 #[derive(Args, Clone, Debug)]
 struct GraphArgs {
-    /// Transaction types, in TOML or annotated SQL (.sql); of a folder all files that end in .toml
+    /// Transaction types, in TOML or SQL (.sql); of a folder all files that end in .toml or .sql
     #[arg(value_name = "FILE", required_unless_present = "infer")]
     file: Option<PathBuf>,
     /// Draw them into this file, which is replaced
@@ -74,8 +86,8 @@ struct GraphArgs {
     /// Propose types from this trace (CACHE TRACE START name RETURNED), in TOML, with the evidence as comments
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["file", "svg"])]
     infer: Option<PathBuf>,
-    /// Write them into this file, which must not exist, instead of printing them
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "svg"])]
+    /// Write them into this file in TOML; it must not exist
+    #[arg(long, value_name = "FILE", conflicts_with = "svg")]
     out: Option<PathBuf>,
 }
 
@@ -95,7 +107,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         return infer(trace, args.out.as_deref());
     }
     let file = args.file.unwrap_or_default();
+    let output = args.out.as_deref().map(Output::create).transpose()?;
     let types = read(&file)?;
+    if let Some(output) = output {
+        return write(output, &in_toml(&types));
+    }
     let drawing = args.svg.as_deref().map(|svg| Output::replace(svg, &[&file])).transpose()?;
     for (name, graph) in &types {
         say::result(&described(name, graph))?;
@@ -112,21 +128,40 @@ fn infer(trace: &Path, out: Option<&Path>) -> Result<(), CommandError> {
     let text = Inference::of(trace).map_err(|error| CommandError::Usage(error.to_string()))?;
     // What is proposed can be read again, or says why not.
     parse_types(&text).map_err(|why| CommandError::Failed(format!("{}: {why}", trace.display())))?;
-    let Some(mut output) = output else { return say::result(&text) };
-    let written = output.write_all(text.as_bytes());
+    match output {
+        Some(output) => write(output, &text),
+        None => say::result(&text),
+    }
+}
+
+fn write(mut output: Output, types: &str) -> Result<(), CommandError> {
+    let written = output.write_all(types.as_bytes());
     written.map_err(|error| CommandError::Failed(format!("can't write the types: {error}")))?;
     output.finish().map(drop)
 }
 
-/// The types of a file, or of all files of a folder that end in `.toml`, by name.
+/// The types of a file, or of all files of a folder that end in `.toml` or `.sql`, by name.
 pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
-    let is_sql = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("sql"));
-    if !is_sql || path.is_dir() {
-        return read_types(path).map_err(|error| CommandError::Usage(error.to_string()));
+    read_types(path, Some(parse_sql)).map_err(|error| CommandError::Usage(error.to_string()))
+}
+
+/// Types in TOML, as they are read.
+fn in_toml(types: &[(String, Graph)]) -> String {
+    let mut text = String::new();
+    for (name, graph) in types {
+        text += &format!("{}[[type]]\nname = {}\n", if text.is_empty() { "" } else { "\n" }, quoted(name));
+        for (to, vertex) in graph.vertices().iter().enumerate() {
+            text += &format!("[[type.vertex]]\nname = {}\n", quoted(&vertex.name));
+            text += if vertex.writes { "writes = true\n" } else { "" };
+            let before = graph.edges().iter().filter(|(_, of)| usize::from(*of) == to);
+            let before: Vec<String> =
+                before.map(|(from, _)| quoted(&graph.vertices()[usize::from(*from)].name)).collect();
+            if !before.is_empty() {
+                text += &format!("after = [{}]\n", before.join(", "));
+            }
+        }
     }
-    let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
-    let text = files::read_text(path, TYPES_BYTES_MAX).map_err(|error| wrong(unreadable(&error)))?;
-    sql::parse(&text).map_err(wrong)
+    text
 }
 
 fn names(graph: &Graph, set: &VertexSet) -> String {
@@ -232,6 +267,13 @@ mod tests {
             assert!(lines[0].starts_with(&format!("  saves 1 of {rungs}: {{")), "{text}");
             assert!(smallest(&Scorer::new(Arc::new(graph.clone()))).iter().all(|group| graph.is_complete(group)));
         }
+    }
+
+    #[test]
+    fn what_is_written_in_toml_is_read_again() {
+        let mut types = parse_sql(include_str!("../../../testdata/sql/smallbank.sql")).expect("types");
+        types.extend(parse("[[type]]\nname = 'a \"b\" \\'\n[[type.vertex]]\nname = '\\\u{e9}'\n").expect("a type"));
+        assert_eq!(parse(&in_toml(&types)).expect("types"), types);
     }
 
     #[test]

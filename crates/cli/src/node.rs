@@ -12,6 +12,7 @@ use forebay::store::embedded::{Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
+use forebay_server::graphs::ReadSql;
 use forebay_server::tls::{Tls, TlsFiles};
 use forebay_server::{Access, Http, Reserved, Server, ServerLimits, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -129,7 +130,7 @@ impl Node {
             shared.engine.cache().measure_transactions();
         }
         if let Some(path) = &settings.graphs {
-            let registered = shared.read_graphs(path).map_err(CommandError::Usage)?;
+            let registered = shared.read_graphs(path, SQL).map_err(CommandError::Usage)?;
             tracing::info!(types = registered.new, "read the graphs of transaction types");
         }
         // Before the store may go away; if it is away already, the first client that gives an id tries again.
@@ -277,9 +278,15 @@ pub fn check_files(settings: &Settings, runtime: &runtime::Runtime) -> Result<()
     Ok(())
 }
 
+/// What reads transaction types in SQL, if this build does.
+#[cfg(feature = "lab")]
+const SQL: Option<ReadSql> = Some(crate::graph::parse_sql);
+#[cfg(not(feature = "lab"))]
+const SQL: Option<ReadSql> = None;
+
 fn check_graphs(settings: &Settings) -> Result<(), CommandError> {
     let Some(path) = &settings.graphs else { return Ok(()) };
-    let checked = forebay_server::check_graphs(path, &settings.policy);
+    let checked = forebay_server::check_graphs(path, SQL, &settings.policy);
     checked.map_err(|why| CommandError::Usage(format!("{why}; check --graphs")))
 }
 

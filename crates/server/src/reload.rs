@@ -7,7 +7,7 @@ use forebay::policy::Choice;
 use forebay_protocol::Reply;
 
 use crate::access::Source;
-use crate::graphs::{self, Graphs, Registered, read_types};
+use crate::graphs::{self, Graphs, ReadSql, Registered, read_types};
 use crate::labels::Labels;
 use crate::state::Shared;
 
@@ -15,14 +15,19 @@ use crate::state::Shared;
 const CHECKED_BYTES: usize = 1 << 20;
 
 /// Whether the transaction types of a file or folder can be read by a server that knows none yet.
-pub fn check_graphs(path: &Path, choice: &Choice) -> Result<(), String> {
+pub fn check_graphs(path: &Path, sql: Option<ReadSql>, choice: &Choice) -> Result<(), String> {
     let (policy, policy_values) = (choice.policy, choice.values.clone());
     let cache = CacheOptions { budget_bytes: CHECKED_BYTES, partitions: 1, policy, policy_values };
-    register(path, &Graphs::default(), &Labels::default(), &Cache::new(&cache)).map(drop)
+    register((path, sql), &Graphs::default(), &Labels::default(), &Cache::new(&cache)).map(drop)
 }
 
-fn register(path: &Path, graphs: &Graphs, labels: &Labels, cache: &Cache) -> Result<Registered, String> {
-    let types = read_types(path).map_err(|error| error.to_string())?;
+fn register(
+    (path, sql): (&Path, Option<ReadSql>),
+    graphs: &Graphs,
+    labels: &Labels,
+    cache: &Cache,
+) -> Result<Registered, String> {
+    let types = read_types(path, sql).map_err(|error| error.to_string())?;
     graphs.register(types, graphs::Source::Operator, labels, cache).map_err(|refused| match refused {
         Reply::Error(text) => format!("{}: {}", path.display(), String::from_utf8_lossy(&text)),
         _ => format!("{}: refused", path.display()),
@@ -30,10 +35,11 @@ fn register(path: &Path, graphs: &Graphs, labels: &Labels, cache: &Cache) -> Res
 }
 
 impl Shared {
-    /// Reads transaction types from a file or folder, now and whenever files are read again.
-    pub fn read_graphs(&self, path: &Path) -> Result<Registered, String> {
-        let registered = register(path, &self.graphs, &self.labels, self.engine.cache());
-        let _ = self.graphs_path.set(path.to_owned());
+    /// Reads transaction types from a file or folder, now and whenever files are read again; in SQL too where that can
+    /// be read.
+    pub fn read_graphs(&self, path: &Path, sql: Option<ReadSql>) -> Result<Registered, String> {
+        let registered = register((path, sql), &self.graphs, &self.labels, self.engine.cache());
+        let _ = self.graphs_path.set((path.to_owned(), sql));
         registered
     }
 
@@ -59,8 +65,8 @@ impl Shared {
         {
             tracing::error!(why, "the mapped tables stay as they were");
         }
-        if let Some(path) = self.graphs_path.get() {
-            match self.read_graphs(path) {
+        if let Some((path, sql)) = self.graphs_path.get() {
+            match self.read_graphs(path, *sql) {
                 Ok(Registered { new, replaced, same }) => tracing::info!(new, replaced, same, "read the graphs again"),
                 Err(error) => tracing::error!(%error, "the graphs of transaction types stay as they were"),
             }

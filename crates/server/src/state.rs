@@ -13,7 +13,7 @@ use crate::attention::Attention;
 use crate::clients::Clients;
 use crate::command::{self, Table};
 use crate::given::Given;
-use crate::graphs::Graphs;
+use crate::graphs::{Graphs, ReadSql};
 use crate::labels::Labels;
 use crate::leases::Leases;
 use crate::limits::ServerLimits;
@@ -115,7 +115,7 @@ pub struct Shared {
     /// KEYS and large SCANs, of which one runs at a time.
     pub walks: Walks,
     /// Where graphs of transaction types are read from, if they are.
-    pub graphs_path: OnceLock<PathBuf>,
+    pub graphs_path: OnceLock<(PathBuf, Option<ReadSql>)>,
     /// CACHE TRACE.
     pub recorder: Arc<Recorder>,
     /// LEASE.

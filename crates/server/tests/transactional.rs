@@ -201,9 +201,9 @@ async fn a_key_that_left_is_explained_by_what_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("b.toml"), BALANCE).unwrap();
     let shared = detox("detox");
-    shared.read_graphs(folder.path()).unwrap();
+    shared.read_graphs(folder.path(), None).unwrap();
     std::fs::write(folder.path().join("c.toml"), BALANCE).unwrap();
-    let twice = shared.read_graphs(folder.path()).unwrap_err();
+    let twice = shared.read_graphs(folder.path(), None).unwrap_err();
     assert!(twice.contains("c.toml") && twice.contains("stands in another file"), "{twice}");
     // Files are read again with all others.
     std::fs::write(folder.path().join("c.toml"), BALANCE.replace("Balance", "Second")).unwrap();

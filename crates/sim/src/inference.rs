@@ -30,7 +30,7 @@ use forebay_trace::fbt::Reader;
 use forebay_trace::words::words;
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 
-pub use proposal::InferenceError;
+pub use proposal::{InferenceError, quoted};
 
 /// Words of open transactions that are held, of keys and of what was returned; an access counts as [`ACCESS_WORDS`]
 /// more.

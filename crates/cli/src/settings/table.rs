@@ -78,7 +78,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Cache, "partitions", Partitions, partitions,
         "Parts of the cache with a lock and an order each; 1 decides by the order of all accesses"),
     setting!(Cache, "graphs", FilesOrOff, graphs,
-        "Graphs of transaction types in TOML, as `forebay graph` reads them: a file, or all *.toml of a folder"),
+        "Graphs of transaction types in TOML or SQL, as `forebay graph` reads them: a file, or all of a folder"),
     setting!(Cache, "measure-thr", Switch, measure_thr,
         "Count transactional hits whatever the policy; those that follow transactions do by themselves"),
     setting!(Cache, "warm-file", FileOrOff, warm_file,

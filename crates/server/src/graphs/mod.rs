@@ -16,9 +16,7 @@ use forebay::graph::{ARCS_MAX, Graph, Scorer, VertexSet};
 use forebay_protocol::Reply;
 
 use crate::labels::Labels;
-pub use types::{
-    EDGES_MAX, TYPE_FILES_MAX, TYPES_BYTES_MAX, TYPES_MAX, TypesError, parse_types, read_types, unreadable,
-};
+pub use types::{EDGES_MAX, ReadSql, TYPE_FILES_MAX, TYPES_BYTES_MAX, TYPES_MAX, TypesError, parse_types, read_types};
 
 /// Bytes of all graphs, as [`bytes`] counts them.
 pub const GRAPHS_BYTES_MAX: usize = 16 << 20;

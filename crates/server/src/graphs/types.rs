@@ -1,4 +1,4 @@
-//! Transaction types in TOML, from files and from the wire.
+//! Transaction types in TOML, from files and from the wire, and in SQL where the program reads that.
 
 use std::path::{Path, PathBuf};
 
@@ -27,17 +27,21 @@ pub struct TypesError {
     why: String,
 }
 
-/// The types of a file, or of all files of a folder that end in `.toml`, in the order of their names.
-pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
+/// Reads the transaction types of a text in SQL, or says why it can't.
+pub type ReadSql = fn(&str) -> Result<Vec<(String, Graph)>, String>;
+
+/// The types of a file, or of all files of a folder that end in `.toml`, or in `.sql` if SQL is read, in the order of
+/// their names.
+pub fn read_types(path: &Path, sql: Option<ReadSql>) -> Result<Vec<(String, Graph)>, TypesError> {
     let wrong = |path: &Path, why: String| TypesError { path: path.to_owned(), why };
     if !path.is_dir() {
-        return read_file(path).map_err(|why| wrong(path, why));
+        return read_file(path, sql).map_err(|why| wrong(path, why));
     }
     let unreadable = |error: std::io::Error| wrong(path, error.to_string());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
-        if file.extension().is_some_and(|ending| ending == "toml") {
+        if file.extension().is_some_and(|ending| ending == "toml") || (sql.is_some() && is_sql(&file)) {
             files.push(file);
         }
         if files.len() > TYPE_FILES_MAX {
@@ -47,13 +51,13 @@ pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
     if files.is_empty() {
         return Err(wrong(
             path,
-            "no file in this folder ends in .toml; put transaction types there, or name a file".into(),
+            "no file in this folder ends in .toml or .sql; put transaction types there, or name a file".into(),
         ));
     }
     files.sort_unstable();
     let mut types: Vec<(String, Graph)> = Vec::new();
     for file in files {
-        for (name, graph) in read_file(&file).map_err(|why| wrong(&file, why))? {
+        for (name, graph) in read_file(&file, sql).map_err(|why| wrong(&file, why))? {
             if types.iter().any(|(known, _)| *known == name) {
                 return Err(wrong(&file, format!("type '{name}' stands in another file of the folder, too")));
             }
@@ -66,13 +70,24 @@ pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
     Ok(types)
 }
 
-fn read_file(path: &Path) -> Result<Vec<(String, Graph)>, String> {
+/// Whether a file holds SQL, by its name.
+fn is_sql(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("sql"))
+}
+
+fn read_file(path: &Path, sql: Option<ReadSql>) -> Result<Vec<(String, Graph)>, String> {
     let text = forebay::runtime::files::read_text(path, TYPES_BYTES_MAX).map_err(|error| unreadable(&error))?;
-    parse_types(&text)
+    match (is_sql(path), sql) {
+        (false, _) => parse_types(&text),
+        (true, Some(sql)) => sql(&text),
+        (true, None) => Err("this build reads no SQL; have a full build write it in TOML: forebay graph FILE.sql \
+                             --out FILE.toml"
+            .to_owned()),
+    }
 }
 
 /// Why a file can't be read as text.
-pub fn unreadable(error: &std::io::Error) -> String {
+fn unreadable(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::InvalidData => "it is not text in UTF-8; is it a file of transaction types?".to_owned(),
         _ => error.to_string(),

@@ -135,7 +135,7 @@ fn lossy(name: &[u8]) -> String {
 }
 
 /// A string of TOML: JSON's are, but for one sign.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\x7f', "\\u007f")
 }
 

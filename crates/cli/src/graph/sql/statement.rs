@@ -1,28 +1,47 @@
-//! One statement: which table it asks for rows, whether it writes, and the names of what it gives.
+//! One statement: which tables it asks for rows, whether it writes, and the names of what it gives.
 
 use sqlparser::ast::{
-    Expr, FromTable, Insert, ObjectName, Query, Select, SelectItem, SetExpr, Statement as Parsed, TableFactor,
-    TableObject, TableWithJoins,
+    Expr, FromTable, Insert, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    Statement as Parsed, TableFactor, TableObject, TableWithJoins,
 };
 use sqlparser::dialect::GenericDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::compared::{self, Column, Condition, Side, conditions};
+use super::joined::From;
 use super::{Wrong, wrong};
 
-/// What a graph needs of a statement.
-pub(super) struct Statement {
+/// What a graph needs of the rows that a statement asks of one table.
+pub(super) struct Access {
     pub table: String,
     pub writes: bool,
-    /// Columns by name or alias, in lower case.
+    /// Columns by name, or by the one after AS, in lower case.
     pub gives: Vec<String>,
+    /// Columns by the table's name of them.
+    pub columns: Vec<String>,
     /// It gives columns that it does not name.
     pub star: bool,
+    /// Accesses of the statement before it that tell by what it finds its rows.
+    pub after: Vec<usize>,
+    /// The names after colons by which it finds its rows.
+    pub names: Vec<String>,
+    /// Columns that are compared with a value whose name is not told, and whether that is a literal.
+    pub compared: Vec<(String, bool)>,
 }
 
-/// `None` for what begins or ends a transaction.
-pub(super) fn read(line: u64, tokens: Vec<TokenWithSpan>) -> Result<Option<Statement>, Wrong> {
+/// What a statement is.
+pub(super) enum Statement {
+    Begins,
+    Commits,
+    RollsBack,
+    /// It says how others are read, and asks for no rows.
+    Sets,
+    Asks(Vec<Access>),
+}
+
+pub(super) fn read(line: u64, tokens: Vec<TokenWithSpan>) -> Result<Statement, Wrong> {
     let queries: Vec<u64> = tokens.iter().filter(|token| is_select(&token.token)).map(|t| t.span.start.line).collect();
     let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
     let parsed = parser.parse_statement().map_err(|error| syntax(line, &error.to_string()))?;
@@ -38,39 +57,70 @@ pub(super) fn read(line: u64, tokens: Vec<TokenWithSpan>) -> Result<Option<State
                                use what it selects as :column",
         );
     }
+    let writes = |access: Access| Ok(Statement::Asks(vec![access]));
     match parsed {
-        Parsed::StartTransaction { .. } | Parsed::Commit { .. } | Parsed::Rollback { .. } => Ok(None),
-        Parsed::Query(query) => select(line, &query).map(Some),
-        Parsed::Insert(insert) => inserted(line, &insert).map(Some),
+        Parsed::StartTransaction { .. } => Ok(Statement::Begins),
+        Parsed::Commit { .. } => Ok(Statement::Commits),
+        Parsed::Rollback { .. } => Ok(Statement::RollsBack),
+        Parsed::Set(_) => Ok(Statement::Sets),
+        Parsed::Query(query) => select(line, &query).map(Statement::Asks),
+        Parsed::Insert(insert) => inserted(line, &insert).and_then(writes),
         Parsed::Update(update) => {
             let table = if update.from.is_some() { several(line) } else { only(line, &[update.table]) }?;
-            keyed(line, "writes", &table, update.selection.as_ref())?;
-            Ok(Some(Statement::writing(table, update.returning.as_deref())))
+            let by = keyed(line, "writes", &table, update.selection.as_ref())?;
+            let by = by.into_iter().chain(compared::assigned(&update.assignments));
+            writes(Access::writing(table, by, update.returning.as_deref()))
         }
         Parsed::Delete(delete) => {
             let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
             let table = if delete.using.is_some() { several(line) } else { only(line, from) }?;
-            keyed(line, "writes", &table, delete.selection.as_ref())?;
-            Ok(Some(Statement::writing(table, delete.returning.as_deref())))
+            let by = keyed(line, "writes", &table, delete.selection.as_ref())?;
+            writes(Access::writing(table, by, delete.returning.as_deref()))
         }
         _ => wrong(line, "only SELECT, INSERT, UPDATE and DELETE ask for rows; BEGIN and COMMIT may stand around them"),
     }
 }
 
-impl Statement {
-    fn new(table: String, writes: bool, columns: &[SelectItem]) -> Statement {
-        let gives = columns.iter().filter_map(|item| match item {
-            SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.to_lowercase()),
-            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => Some(names.last()?.value.to_lowercase()),
-            SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.to_lowercase()),
-            _ => None,
-        });
-        let star = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
-        Statement { table, writes, gives: gives.collect(), star: columns.iter().any(star) }
+impl Access {
+    pub(super) fn new(table: String, writes: bool) -> Access {
+        let (gives, columns, names) = (Vec::new(), Vec::new(), Vec::new());
+        Access { table, writes, gives, columns, star: false, after: Vec::new(), names, compared: Vec::new() }
     }
 
-    fn writing(table: String, returning: Option<&[SelectItem]>) -> Statement {
-        Statement::new(table, true, returning.unwrap_or(&[]))
+    fn writing(table: String, by: impl IntoIterator<Item = Condition>, returning: Option<&[SelectItem]>) -> Access {
+        let mut access = Access::new(table, true);
+        access.compare(by.into_iter().map(|condition| (condition.column.name, condition.is)));
+        returning.unwrap_or(&[]).iter().for_each(|item| access.give(item));
+        access
+    }
+
+    /// Takes in what its columns are compared with.
+    pub(super) fn compare(&mut self, by: impl Iterator<Item = (String, Side)>) {
+        for (column, is) in by {
+            match is {
+                Side::Name(name) => self.names.push(name),
+                Side::Placeholder => self.compared.push((column, false)),
+                Side::Literal => self.compared.push((column, true)),
+                Side::Column(_) => {}
+            }
+        }
+    }
+
+    /// Takes in what it gives.
+    fn give(&mut self, item: &SelectItem) {
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let name = compared::column(expr).map(|column| column.name);
+                self.gives.extend(name.clone());
+                self.columns.extend(name);
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                self.gives.push(alias.value.to_lowercase());
+                self.columns.extend(compared::column(expr).map(|column| column.name));
+            }
+            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => self.star = true,
+            _ => {}
+        }
     }
 }
 
@@ -89,16 +139,12 @@ fn syntax(line: u64, text: &str) -> Wrong {
 }
 
 fn several<T>(line: u64) -> Result<T, Wrong> {
-    wrong(
-        line,
-        "reads several tables at once; write a statement for each, the later ones with what the earlier ones select as \
-         :column",
-    )
+    wrong(line, "writes by several tables at once; read the others before it, and use what they select as :column")
 }
 
-fn keyed(line: u64, does: &str, table: &str, selection: Option<&Expr>) -> Result<(), Wrong> {
+fn keyed(line: u64, does: &str, table: &str, selection: Option<&Expr>) -> Result<Vec<Condition>, Wrong> {
     match selection {
-        Some(_) => Ok(()),
+        Some(selection) => Ok(conditions(selection)),
         None => wrong(line, format!("{does} all of '{table}', which is no access by key; add a WHERE")),
     }
 }
@@ -106,36 +152,65 @@ fn keyed(line: u64, does: &str, table: &str, selection: Option<&Expr>) -> Result
 /// The name of the one table.
 fn only(line: u64, tables: &[TableWithJoins]) -> Result<String, Wrong> {
     match tables {
-        [] => wrong(line, "reads no table, so it is no access; leave it out"),
-        [TableWithJoins { relation, joins }] if joins.is_empty() => match relation {
-            TableFactor::Table { name, args: None, .. } => Ok(last(name)),
-            _ => wrong(line, "reads something else than a table"),
-        },
+        [TableWithJoins { relation: TableFactor::Table { name, args: None, .. }, joins }] if joins.is_empty() => {
+            Ok(last(name))
+        }
+        [one] if one.joins.is_empty() => wrong(line, "writes something else than a table"),
         _ => several(line),
     }
 }
 
 /// A name without its schema.
-fn last(name: &ObjectName) -> String {
+pub(super) fn last(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map_or_else(|| name.to_string(), |name| name.value.clone())
 }
 
-fn select(line: u64, query: &Query) -> Result<Statement, Wrong> {
+fn select(line: u64, query: &Query) -> Result<Vec<Access>, Wrong> {
     let select: &Select = match (&query.with, &*query.body) {
         (None, SetExpr::Select(select)) => select,
-        _ => return wrong(line, "only a plain SELECT from one table is an access"),
+        _ => return wrong(line, "only a plain SELECT is an access by key"),
     };
     if select.into.is_some() {
         return wrong(line, "SELECT .. INTO: leave INTO out; what is selected is known by its column's name");
     }
-    let table = only(line, &select.from)?;
-    keyed(line, "reads", &table, select.selection.as_ref())?;
-    Ok(Statement::new(table, false, &select.projection))
+    if select.from.is_empty() {
+        return Ok(Vec::new());
+    }
+    let from = From::read(line, &select.from)?;
+    if let Some(table) = from.only() {
+        let mut access = Access::new(table.to_owned(), false);
+        let by = keyed(line, "reads", table, select.selection.as_ref())?;
+        access.compare(by.into_iter().map(|condition| (condition.column.name, condition.is)));
+        select.projection.iter().for_each(|item| access.give(item));
+        return Ok(vec![access]);
+    }
+    let (mut accesses, places) = from.accesses(select.selection.as_ref().map(conditions).unwrap_or_default())?;
+    for item in &select.projection {
+        let of = match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => compared::column(expr),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                Some(Column { table: Some(last(name).to_lowercase()), name: "*".to_owned() })
+            }
+            _ => None,
+        };
+        match of.filter(|column| column.table.is_some()) {
+            Some(column) => accesses[places[from.place(&column)?]].give(item),
+            // It may be any one's.
+            None => accesses.iter_mut().for_each(|access| access.give(item)),
+        }
+    }
+    Ok(accesses)
 }
 
-fn inserted(line: u64, insert: &Insert) -> Result<Statement, Wrong> {
-    match &insert.table {
-        TableObject::TableName(name) => Ok(Statement::writing(last(name), insert.returning.as_deref())),
-        _ => wrong(line, "writes something else than a table"),
-    }
+fn inserted(line: u64, insert: &Insert) -> Result<Access, Wrong> {
+    let TableObject::TableName(name) = &insert.table else {
+        return wrong(line, "writes something else than a table");
+    };
+    let rows = match insert.source.as_ref().map(|source| &*source.body) {
+        Some(SetExpr::Values(values)) => &values.rows[..],
+        _ => &[],
+    };
+    let by = rows.iter().flat_map(|row| insert.columns.iter().zip(&**row));
+    let by = by.filter_map(|(column, value)| compared::inserted(column, value));
+    Ok(Access::writing(last(name), by, insert.returning.as_deref()))
 }
