@@ -229,6 +229,8 @@ pub enum Fault {
     UndoneSelectStays,
     /// EXEC runs again during a CLIENT PAUSE that began while it waited for room.
     PauseForgotten,
+    /// A client that sends a part of a large request and no more has room before those whose requests are there.
+    StalledKeepRoom,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.

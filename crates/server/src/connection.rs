@@ -209,12 +209,11 @@ impl<W: Wire> Connection<W> {
         loop {
             let waiting = !self.session.replies.ready_mut().is_empty();
             let read = self.may_read();
-            let claim = self.claim();
+            let (claim, look) = (read.is_none().then(|| self.claim()), read.is_none().then_some(LANE_TURN));
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
             let stranger = self.stranger_until().map(|until| until.saturating_sub(runtime.elapsed()));
-            let look = read.is_none().then_some(LANE_TURN);
             let sleep = time_left.into_iter().chain(stranger).chain(look).min().map(|left| runtime.sleep(left));
             let up = async {
                 match sleep {
@@ -258,7 +257,7 @@ impl<W: Wire> Connection<W> {
                         self.place.look();
                     }
                 }
-                () = self.place.wait(claim), if read.is_none() => {}
+                () = self.place.wait(claim) => {}
                 () = self.session.shown() => {
                     self.session.take_shown();
                     self.write()?;
@@ -300,8 +299,9 @@ impl<W: Wire> Connection<W> {
     /// What the request that is not complete takes with its next step.
     fn claim(&self) -> Claim {
         let (taken, missing) = (self.taken(), self.decoder.bytes_missing(&self.input));
-        let step = missing.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
-        Claim { bytes: taken + step, least: taken + missing, known: self.decoder.is_in_last_arguments() }
+        let (step, known) = (missing.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX), self.decoder.is_in_last_arguments());
+        let least = taken + missing;
+        Claim { bytes: taken + step, least, known, arrived: arrived(self.wire.arrived(), missing, known) }
     }
 
     /// What it takes now.

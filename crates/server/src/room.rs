@@ -12,9 +12,13 @@
 //! lock of a client that waits here ends as any other wait for a lock does.
 //!
 //! **A small request does not wait for large ones.** A request that fits into the lane by what is known of its size may
-//! have the lane's turn. A turn ends after [`LANE_TURN`] if another request wants it. Requests that had fewer turns
-//! come first, then older ones. So a request that fits beside what the others hold waits for the present turn and for
-//! older ones that had none. Each of these takes at most 2 s.
+//! have the lane's turn. A turn ends after [`LANE_TURN`] if another request wants it. A request whose bytes have
+//! arrived comes first ([`Arrived`]), then one that had fewer turns, then an older one. So a request that fits beside what the
+//! others hold waits for the present turn, and for older ones that had none and have as much there. Each of these takes
+//! at most 2 s.
+//!
+//! **What does not come holds up little.** Hundreds of clients may send a part of a request each and no more. None of
+//! them has room before a request that is there, and those that have room are closed as slow.
 //!
 //! **A short request waits for short ones.** A request that announces at most [`Limits::short_each`] has the whole of
 //! its bytes in a room for those, if there is any. For example, a SET of 100 KiB does not wait for a hundred MSETs of
@@ -92,6 +96,19 @@ pub struct Claim {
     pub least: usize,
     /// That is all of it, or nearly so.
     pub known: bool,
+    /// How much of that waits to be read.
+    pub arrived: Arrived,
+}
+
+/// What of a request has come and waits to be read; what has most there is read first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arrived {
+    /// All that is missing.
+    Whole,
+    /// Much of the next step.
+    Step,
+    /// Little or nothing.
+    Little,
 }
 
 /// The room.
@@ -216,8 +233,9 @@ impl Place {
         claim.bytes <= self.bytes || self.poll(claim, None).is_ready()
     }
 
-    /// Waits for that room.
-    pub async fn wait(&mut self, claim: Claim) {
+    /// Waits for that room; for ever where nothing is claimed.
+    pub async fn wait(&mut self, claim: Option<Claim>) {
+        let Some(claim) = claim else { return std::future::pending().await };
         std::future::poll_fn(|context| self.poll(claim, Some(context.waker()))).await;
     }
 

@@ -7,6 +7,7 @@ use forebay_protocol::decoder::READ_BYTES;
 use forebay_protocol::request::BATCH_ARGS;
 
 use crate::replies::{LARGE_BYTES, TURN_BYTES};
+use crate::room::Arrived;
 use crate::state::Shared;
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
@@ -108,6 +109,16 @@ pub(super) fn is_read_on(decoder: &Decoder, input: &BytesMut, shared: &Shared) -
 /// A large request takes room in steps of so many bytes.
 pub(super) const STEP_BYTES_MIN: usize = 64 << 10;
 pub(super) const STEP_BYTES_MAX: usize = 256 << 10;
+
+/// What of an unfinished request has come, of which so many bytes wait to be read and so many are `missing`, which is
+/// all that is missing if its size is `known`.
+pub(super) fn arrived(waiting: usize, missing: usize, known: bool) -> Arrived {
+    match waiting {
+        waiting if known && waiting >= missing => Arrived::Whole,
+        waiting if waiting >= STEP_BYTES_MIN / 2 => Arrived::Step,
+        _ => Arrived::Little,
+    }
+}
 
 /// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
 pub(super) const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;

@@ -54,6 +54,10 @@ impl Wire for Stream {
         Ok(count)
     }
 
+    fn arrived(&self) -> usize {
+        0
+    }
+
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
         Stream::try_write(self, out)
     }

@@ -38,6 +38,10 @@ impl Wire for Deaf {
         if count == 0 && !self.goes { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
     }
 
+    fn arrived(&self) -> usize {
+        0
+    }
+
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
         if !self.goes {
             return Err(ErrorKind::WouldBlock.into());
@@ -246,6 +250,10 @@ impl Wire for Sips {
         let count = (input.capacity() - input.len()).min(self.sent.len()).min(most);
         input.extend_from_slice(&self.sent.split_to(count));
         if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
+    }
+
+    fn arrived(&self) -> usize {
+        self.sent.len()
     }
 
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {

@@ -41,6 +41,9 @@ pub trait Wire: Send {
     /// Takes as much of `out` as there is room for.
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize>;
 
+    /// How many bytes wait to be read, about.
+    fn arrived(&self) -> usize;
+
     /// Done when there may be bytes to read; of those that `try_read` has already, it need not know.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
@@ -71,6 +74,10 @@ impl Wire for TcpStream {
 
     fn try_read(&mut self, input: &mut BytesMut, most: usize) -> io::Result<usize> {
         self.try_read_buf(&mut input.limit(most))
+    }
+
+    fn arrived(&self) -> usize {
+        rustix::io::ioctl_fionread(self).map_or(0, |bytes| bytes as usize)
     }
 
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
@@ -206,6 +213,10 @@ impl Wire for TlsStream {
                 return self.take(input);
             }
         }
+    }
+
+    fn arrived(&self) -> usize {
+        self.socket.arrived()
     }
 
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {

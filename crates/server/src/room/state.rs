@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 
-use super::{Claim, LANE_TURN, Limits, PACE_WAIT, WIDE_WAIT};
+use super::{Arrived, Claim, LANE_TURN, Limits, PACE_WAIT, WIDE_WAIT};
 use crate::clients::Client;
 
 #[derive(Default)]
@@ -51,6 +51,8 @@ struct Holder {
     least: usize,
     /// It may have room among the short ones, if it is short.
     known: bool,
+    /// What of it waits to be read.
+    arrived: Arrived,
     /// How often it had the lane.
     lanes: u32,
     /// It waits.
@@ -69,6 +71,7 @@ impl Holder {
             held_up: false,
             least: 0,
             known: false,
+            arrived: Arrived::Little,
             lanes: 0,
             waits: None,
         }
@@ -221,6 +224,12 @@ impl State {
         others.saturating_add(kept) <= limits.others && served.saturating_add(others) <= limits.all
     }
 
+    /// What of a request waits to be read.
+    fn arrived(&self, number: u64) -> Arrived {
+        let holder = self.holders.get(&number).filter(|_| !mutation::on(Fault::StalledKeepRoom));
+        holder.map_or(Arrived::Little, |holder| holder.arrived)
+    }
+
     /// Gives the lane to the next that may have it, if none has it or its time is up; the one that has it now but had
     /// not before.
     pub fn pass_lane(&mut self, limits: Limits, now: Duration) -> Option<u64> {
@@ -241,7 +250,8 @@ impl State {
                 && self.beside(*number).saturating_add(least) <= limits.others
         };
         let lanes = |number: &u64| self.holders.get(number).map_or(0, |holder| holder.lanes);
-        let next = self.waiting.iter().copied().filter(fits).min_by_key(|number| (lanes(number), *number));
+        let order = |number: &u64| (self.arrived(*number), lanes(number), *number);
+        let next = self.waiting.iter().copied().filter(fits).min_by_key(order);
         let Some(next) = next else {
             self.lane = self.lane.filter(|(has, _)| Some(*has) != first);
             return None;
@@ -268,7 +278,8 @@ impl State {
             debug_assert!(false, "a client that has a number is there");
             return Poll::Ready(());
         };
-        (holder.least, holder.known, holder.waits) = (claim.least, claim.known, waker.cloned());
+        (holder.least, holder.known, holder.arrived) = (claim.least, claim.known, claim.arrived);
+        holder.waits = waker.cloned();
         match waker {
             Some(_) => self.waiting.insert(number),
             None => self.waiting.remove(&number),
@@ -296,17 +307,20 @@ impl State {
     }
 
     /// Has those look again of whom one has room if any of those that wait has: the first, the one that has the lane,
-    /// the oldest, and the oldest short one if it has room among the short ones.
+    /// the oldest, and the oldest short one if it has room among the short ones; of these such as have most there.
     pub fn wake(&mut self, limits: Limits, now: Duration) -> Vec<Waker> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
         self.pass_lane(limits, now);
         let (first, lane) = (self.first(), self.lane.map(|(has, _)| has));
-        let oldest = self.waiting.iter().copied().find(|number| Some(*number) != first && Some(*number) != lane);
+        let order = |number: &u64| (self.arrived(*number), *number);
+        let others = self.waiting.iter().copied().filter(|number| Some(*number) != first && Some(*number) != lane);
+        let oldest = others.min_by_key(order);
         let known = |number: &u64| self.holders.get(number).filter(|holder| holder.known).map(|holder| holder.least);
         let is_short = |(_, least): &(u64, usize)| *least <= limits.short_each;
-        let short = self.waiting.iter().filter_map(|number| Some((*number, known(number)?))).find(is_short);
+        let short = self.waiting.iter().filter_map(|number| Some((*number, known(number)?))).filter(is_short);
+        let short = short.min_by_key(|(number, _)| order(number));
         let short =
             short.filter(|(number, least)| self.has_short_room(*number, *least, limits)).map(|(number, _)| number);
         [first, lane, oldest, short].into_iter().flatten().filter_map(|number| self.stop_waiting(number)).collect()

@@ -29,7 +29,7 @@ impl Scene {
 
     /// The same for a request of `least` bytes.
     fn claims(&self, client: usize, bytes: usize, least: usize) -> bool {
-        let claim = Claim { bytes, least, known: true };
+        let claim = Claim { bytes, least, known: true, arrived: Arrived::Little };
         self.room.poll(&self.clients[client], claim, (LIMITS, self.now), Some(Waker::noop())).is_ready()
     }
 
@@ -86,7 +86,12 @@ fn a_short_request_waits_for_short_ones_only() {
             let at = (limits, scene.now);
             scene
                 .room
-                .poll(&scene.clients[client], Claim { bytes, least, known: true }, at, Some(Waker::noop()))
+                .poll(
+                    &scene.clients[client],
+                    Claim { bytes, least, known: true, arrived: Arrived::Little },
+                    at,
+                    Some(Waker::noop()),
+                )
                 .is_ready()
         };
         scene.room.lock().widen(1000);
@@ -100,7 +105,7 @@ fn a_short_request_waits_for_short_ones_only() {
         assert_eq!(scene.room.lock().short_bytes(), 20, "one that is served is still there");
         scene.leave(3);
         let at = (limits, scene.now);
-        let unknown = Claim { bytes: 1, least: 1, known: false };
+        let unknown = Claim { bytes: 1, least: 1, known: false, arrived: Arrived::Little };
         assert!(scene.room.poll(&scene.clients[5], unknown, at, None).is_ready(), "one of the others");
         scene.leave(5);
         assert!(claims(4, 10, 10) && scene.room.lock().short_bytes() == 10);
@@ -234,6 +239,8 @@ struct Sender {
     /// Bytes of its request, and of that announced.
     total: usize,
     announced: bool,
+    /// It sends no more than this.
+    stops: usize,
     /// What it takes beside that while it is served.
     wide: usize,
     per_s: usize,
@@ -270,7 +277,31 @@ impl Sender {
         let (begins, woken) = (Duration::from_millis(begins_ms), Arc::default());
         let (received, sent, room, waits, looks) = (0, 0, 0, false, Duration::ZERO);
         let (complete, served) = (None, None);
-        Sender { begins, total, announced, wide: 0, per_s, received, sent, room, woken, waits, looks, complete, served }
+        let (stops, wide) = (total, 0);
+        Sender {
+            begins,
+            total,
+            announced,
+            stops,
+            wide,
+            per_s,
+            received,
+            sent,
+            room,
+            woken,
+            waits,
+            looks,
+            complete,
+            served,
+        }
+    }
+
+    fn arrived(&self) -> Arrived {
+        match self.sent - self.received {
+            _ if self.announced && self.sent == self.total => Arrived::Whole,
+            waiting if waiting >= 32 => Arrived::Step,
+            _ => Arrived::Little,
+        }
     }
 
     /// One tick of its client and its connection; whether it was found slow.
@@ -288,7 +319,7 @@ impl Sender {
             return Vec::new();
         }
         let sends = self.per_s * TICK.as_millis() as usize / 1000;
-        self.sent = (self.sent + sends).min(self.total).min(self.received + SOCKET.max(sends));
+        self.sent = (self.sent + sends).min(self.stops).min(self.received + SOCKET.max(sends));
         let mut slow = Vec::new();
         if self.waits && now >= self.looks + LANE_TURN {
             self.looks = now;
@@ -300,7 +331,7 @@ impl Sender {
                     break;
                 }
                 let least = if self.announced { self.total } else { self.received };
-                let claim = Claim { bytes: self.received + 256, least, known: self.announced };
+                let claim = Claim { bytes: self.received + 256, least, known: self.announced, arrived: self.arrived() };
                 let waker = Waker::from(self.woken.clone());
                 let has_room = scene.room.poll(client, claim, (KIB, now), Some(&waker)).is_ready();
                 self.looks = if self.waits { self.looks } else { now };
@@ -369,6 +400,23 @@ fn slow_small_ones_hold_up_a_quick_one_for_a_turn_each() {
     let took = took(&senders);
     assert!(took[6] <= Duration::from_secs(2 * 4 + 1), "{:?}", took[6]);
     assert!(took[6] < *took[2..6].iter().min().expect("there are some"), "{took:?}");
+}
+
+/// Hundreds send a part of their requests and no more. Requests that are there hardly wait for them.
+#[test]
+fn what_does_not_come_holds_up_little() {
+    let worst = || {
+        let stalled = |number| Sender { stops: 60, ..Sender::new(number, 200, true, 100_000) };
+        let quick = [100, 300, 1_000].map(|total| Sender::new(1_000 + total, total as usize, true, 100_000));
+        let mut senders: Vec<Sender> = (0..200).map(stalled).chain(quick).collect();
+        let slow = send(&mut senders, Duration::from_secs(20));
+        assert!(slow.iter().all(|slow| *slow < 200), "only the stalled are closed");
+        let took = senders[200..].iter().map(|quick| quick.served.map_or(Duration::MAX, |at| at - quick.begins));
+        took.max().expect("there are some")
+    };
+    assert!(worst() <= Duration::from_secs(2), "{:?}", worst());
+    let _fault = mutation::put_back(Some(Fault::StalledKeepRoom));
+    assert!(worst() >= Duration::from_secs(8), "the fault is found: {:?}", worst());
 }
 
 proptest! {
