@@ -58,7 +58,7 @@ fn what_is_missing_is_named() {
     for line in [&["sim", "cut.fbt"][..], &["trace", "describe", "cut.fbt"], &["trace", "convert", "cut.fbt", "x.csv"]]
     {
         let said = lab.refused(1, line);
-        let why = "cut.fbt: no request is whole: byte 2000: the trace is cut short";
+        let why = "cut.fbt: no requests in it: byte 2000: the trace is cut short";
         assert!(said.contains(why) && said.contains("get the whole file"), "{line:?}: {said}");
     }
     let said = lab.refused(2, &["replay", "none.fbt"]);

@@ -59,7 +59,8 @@ will do (docs/trace-format.md has all formats); a running server records one
 
 A percentage is of the unique keys, or with --unit bytes of the footprint: the sum
 of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
-object has the size of its first request; a delete removes and does not count.
+object has the size of its first request that tells one; a delete removes and does not
+count.
 Offline policies, which know the future: belady, opt (most read hits),
 transactional-belady. --optimum adds the most transactional hits that any policy
 could have, by trying all choices: for traces of up to 64 keys, by levels.
@@ -238,7 +239,7 @@ pub struct SimArgs {
     /// Pass over malformed records
     #[arg(long)]
     pub lenient: bool,
-    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    /// Read CSV or JSON lines whose columns or fields have other names than ours: key=cache_key,size=bytes
     #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
     #[arg(conflicts_with = "trace_format")]
     pub columns: Option<ColumnNames>,
@@ -326,7 +327,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     for (trace, name) in checks::named(&args.traces) {
         let mut of = simulate(trace, &options, goal, (&args, page.is_some()), progress)?;
         of.rename(&name);
-        trace::say_skipped(of.skipped);
         model(&args, of.rows.iter_mut().chain(of.least.iter_mut().flat_map(|least| &mut least.rows)));
         rows.extend(of.least.as_ref().map_or(&of.rows, |least| &least.rows).iter().cloned());
         pages.push(of);
@@ -377,6 +377,7 @@ fn simulate(
     let lab = Lab::open(trace, options, progress).map_err(failed)?;
     drop(waits);
     trace::say_warnings(trace, lab.warnings());
+    trace::say_skipped(lab.skipped(), lab.first_skipped());
     checks::of_trace(args, trace, &lab)?;
     checks::note_left_out(args, trace, &lab);
     let least = goal.map(|goal| lab.least_memory(goal)).transpose().map_err(failed)?;

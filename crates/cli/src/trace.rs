@@ -105,7 +105,7 @@ struct Reading {
     /// Pass over malformed records and count them
     #[arg(long)]
     lenient: bool,
-    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    /// Read CSV or JSON lines whose columns or fields have other names than ours: key=cache_key,size=bytes
     #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
     #[arg(conflicts_with = "trace_format")]
     columns: Option<ColumnNames>,
@@ -185,6 +185,10 @@ impl TraceReader for Watched {
         self.records.skipped()
     }
 
+    fn first_skipped(&self) -> Option<&str> {
+        self.records.first_skipped()
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.records.warnings()
     }
@@ -220,7 +224,7 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
         description.name_hints(dictionary);
     }
     say::result(&description.to_table(records.dictionary()))?;
-    say_skipped(records.skipped());
+    say_skipped(records.skipped(), records.first_skipped());
     say_warnings(trace, &records.warnings());
     Ok(())
 }
@@ -242,7 +246,7 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
         let out = out.display();
         say::note(format_args!("forebay: {out} leaves out what CSV has no place for: {what}; .fbt has it all"));
     }
-    say_skipped(records.skipped());
+    say_skipped(records.skipped(), records.first_skipped());
     say_warnings(trace, &records.warnings());
     Ok(())
 }
@@ -277,7 +281,8 @@ fn made(
     }
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     say::result(&format!("{count} records in {}\n", out.display()))?;
-    say_skipped(records.iter().map(|records| records.skipped()).sum());
+    let first = records.iter().find_map(|records| records.first_skipped());
+    say_skipped(records.iter().map(|records| records.skipped()).sum(), first);
     traces.iter().zip(&records).for_each(|(trace, records)| say_warnings(trace, &records.warnings()));
     Ok(())
 }
@@ -286,11 +291,16 @@ fn made(
 fn not_empty(requests: u64, trace: &Path, records: &Records) -> Result<(), CommandError> {
     let why = match (requests, records.skipped()) {
         (0, 0) if !records.warnings().is_empty() => {
-            format!("no request is whole: {}; get the whole file", records.warnings().join("; "))
+            let why = records.warnings().join("; ");
+            format!("no requests in it: {why}; get the whole file, or name its format with --trace-format")
         }
         (0, 0) => "no requests in it; is it empty, or of another format?".to_owned(),
         (0, skipped) => {
-            format!("no requests in it, {skipped} malformed records were passed over; is it of another format?")
+            let first = records.first_skipped().unwrap_or_default();
+            format!(
+                "no requests in it, {skipped} malformed records were passed over, the first: {first}; is it of another \
+                 format?"
+            )
         }
         _ => return Ok(()),
     };
@@ -301,12 +311,13 @@ fn failed(path: &Path, error: &TraceError) -> CommandError {
     CommandError::Failed(format!("{}: {error}", path.display()))
 }
 
-/// Says on stderr how many malformed records were passed over, if any.
-pub fn say_skipped(skipped: u64) {
+/// Says on stderr how many malformed records were passed over, if any, and what was wrong with the first.
+pub fn say_skipped(skipped: u64, first: Option<&str>) {
+    let first = first.unwrap_or("not known");
     match skipped {
         0 => {}
-        1 => say::note("forebay: 1 malformed record was passed over"),
-        _ => say::note(format_args!("forebay: {skipped} malformed records were passed over")),
+        1 => say::note(format_args!("forebay: 1 malformed record was passed over: {first}")),
+        _ => say::note(format_args!("forebay: {skipped} malformed records were passed over, the first: {first}")),
     }
 }
 
