@@ -180,3 +180,42 @@ fn other_files_are_refused_in_a_line() {
         "{why}"
     );
 }
+
+/// `tail -f access.log | forebay sim -`, and Ctrl-C when it is enough: what came in whole lines is simulated.
+#[test]
+fn a_log_is_read_while_it_is_written() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Stdio;
+    let lab = Lab::new();
+    let text = bytes("nginx-access.log.gz");
+    let cut = text.len() / 2;
+    let whole = text[..cut].iter().rposition(|&byte| byte == b'\n').expect("lines") + 1;
+    for line in [&["sim", "-", "--policy", "lru,arc", "--size", "10%,50%"][..], &["trace", "describe", "-"]] {
+        let mut command = common::process::forebay_command();
+        command.current_dir(lab.path()).args(line).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut log = child.stdin.take().expect("a pipe");
+        log.write_all(&text[..cut]).expect("it reads");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        // By then it has read what there is.
+        let mut first = String::new();
+        match line[0] {
+            "sim" => drop(said.read_line(&mut first).expect("UTF-8")),
+            _ => std::thread::sleep(std::time::Duration::from_secs(2)),
+        }
+        let interrupted = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(interrupted.is_ok_and(|status| status.success()), "kill is there");
+        let mut told = String::new();
+        child.stdout.take().expect("piped").read_to_string(&mut told).expect("UTF-8");
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).expect("UTF-8");
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{first}{rest}");
+        drop(log);
+        assert!(rest.contains("forebay: no more of standard input is read; another Ctrl-C ends forebay\n"), "{rest}");
+        assert!(!rest.contains("a part of one") && !rest.contains("malformed"), "{rest}");
+        fs::write(lab.path().join("so-far"), &text[..whole]).expect("written");
+        let names: Vec<&str> = line.iter().map(|word| if *word == "-" { "so-far" } else { word }).collect();
+        let expected = lab.run(&names).1;
+        assert_eq!(told.replacen("-: ", "so-far: ", 1), expected);
+    }
+}

@@ -13,7 +13,7 @@ use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
 use crate::output::Output;
-use crate::say;
+use crate::{say, standard_input};
 
 /// Largest exponent of values: beyond it all that counts is the first.
 const ZIPF_MAX: f64 = 100.0;
@@ -117,8 +117,13 @@ impl Reading {
             format: self.trace_format.clone(),
             lenient: self.lenient,
             columns: self.columns.clone().unwrap_or_default(),
+            ..TraceOptions::default()
         };
-        forebay_trace::open_with(path, &options).map_err(|error| match error {
+        let opened = match standard_input::is(path) {
+            true => standard_input::open(&options),
+            false => forebay_trace::open_with(path, &options),
+        };
+        opened.map_err(|error| match error {
             // As for every other file that was named and is not there.
             TraceError::Open { .. } => CommandError::Usage(format!("{}: {error}", path.display())),
             error => failed(path, &error),
@@ -231,7 +236,7 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
 
 fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> {
     if !out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-        return made(&[trace.to_owned()], out, how, |records, writer| tools::convert(&mut records[0], writer));
+        return made(&[trace.to_owned()], out, how, |records, writer| tools::convert(&mut records[0], writer, || ()));
     }
     let mut records = how.open(trace)?;
     let mut output = Output::create(out)?;

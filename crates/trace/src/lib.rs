@@ -26,6 +26,7 @@ mod arc;
 mod be32;
 mod be64;
 mod big_cache;
+mod chance;
 mod column_names;
 mod csv;
 mod csv_writer;
@@ -60,7 +61,7 @@ mod wikimedia;
 pub mod words;
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use arc::BLOCKS_PER_LINE_MAX;
 pub use column_names::ColumnNames;
@@ -136,6 +137,8 @@ pub struct TraceOptions {
     /// Names that columns of a CSV have in place of ours, or fields of JSON lines; with any the format is one of these
     /// two, if none is given.
     pub columns: ColumnNames,
+    /// A file of forebay's own format that has what came on [`STANDARD_INPUT`], to be read in place of that.
+    pub kept: Option<PathBuf>,
 }
 
 /// One trace format, declared once.
@@ -198,7 +201,10 @@ const MARKED: &[&Format] = &[&fbt::FORMAT, &htr::FORMAT, &lcs::FORMAT];
 /// As [`open`], with all options. A file whose name ends in `.zst` or `.gz`, or that begins as such files do, is
 /// decompressed on the way; [`STANDARD_INPUT`] is what comes there.
 pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
-    open_bytes(Source::bytes_of(path)?, path, options)
+    match &options.kept {
+        Some(kept) if path == Path::new(STANDARD_INPUT) => (fbt::FORMAT.open)(Source::new(Source::bytes_of(kept)?)),
+        _ => open_bytes(Source::bytes_of(path)?, path, options),
+    }
 }
 
 /// As [`open_with`], of what `bytes` has in place of the file; its name still counts.
@@ -246,7 +252,8 @@ pub fn ending_of_another(path: &Path) -> Option<&'static str> {
 /// As [`open_with`], of a trace that was read before: refused where it is no file, as what a pipe had is gone then.
 pub fn open_again(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     match std::fs::metadata(path) {
-        _ if path == Path::new(STANDARD_INPUT) => Err(TraceError::NotAgain),
+        _ if path == Path::new(STANDARD_INPUT) && options.kept.is_none() => Err(TraceError::NotAgain),
+        _ if path == Path::new(STANDARD_INPUT) => open_with(path, options),
         Ok(found) if !found.is_file() => Err(TraceError::NotAgain),
         _ => open_with(path, options),
     }
