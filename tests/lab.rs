@@ -44,7 +44,7 @@ fn every_form_shows_the_same_figures() {
     assert!(table.starts_with("small.csv: 40 requests, hit ratio in % by size in objects\n"), "{table}");
     assert!(table.lines().any(|line| line.starts_with("lru ") && line.contains(" 47.50")), "{table}");
     let table = lab.ok(&["sim", &name, "--policy", "lru", "--size", "200", "--unit", "bytes"]);
-    assert!(table.ends_with("\nbyte hit ratio in %, of 4000 bytes\n       200\nlru  47.50\n\n"), "{table}");
+    assert!(table.contains("\nbyte hit ratio in %, of 4000 bytes\n       200\nlru  47.50\n\n"), "{table}");
     // Without sizes there are no bytes.
     let row = &lab.csv(&["sim", &lab.file("bare.trc", "1\n2\n1\n"), "--policy", "lru", "--size", "2"])[0];
     assert_eq!((&*row["hits"], &*row["bytes_requested"], &*row["bytes_fetched"]), ("1", "", ""));

@@ -162,6 +162,24 @@ fn pipes_are_read_once() {
     assert!(code == Some(0) && said.is_empty() && told.contains("unique keys"), "{told}{said}");
 }
 
+/// The verdict's price is a number, and for nothing but a simulation.
+#[test]
+fn prices_are_numbers() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    for price in ["-1", "cheap", "NaN", "inf"] {
+        let (code, told, said) = lab.run(&["sim", &name, &format!("--price-per-gib-month={price}")]);
+        assert!(code == Some(2) && told.is_empty() && said.contains("give a number, 3.5"), "{price}: {said}");
+    }
+    let (code, _, said) = lab.run(&["sim", &name, "--like-server", "--price-per-gib-month", "1"]);
+    assert!(code == Some(2) && said.contains("--like-server"), "{said}");
+    let bare = lab.file("bare.trc", "1\n2\n1\n2\n3\n");
+    let told = lab.ok(&["sim", &bare, "--policy", "lru,arc", "--size", "1,2", "--price-per-gib-month", "1"]);
+    assert!(told.contains("bare.trc: the verdict\nBuy at least 2 objects with lru: 40.0 % of requests.\n"), "{told}");
+    assert!(told.contains("The trace has no sizes: for --memory add the bytes of 2 values to "), "{told}");
+    assert!(told.ends_with("What it costs is not known without them.\n"), "{told}");
+}
+
 #[test]
 fn hint_types_are_named_as_the_trace_has_them() {
     let lab = Lab::new();

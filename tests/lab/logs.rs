@@ -216,6 +216,46 @@ fn a_log_is_read_while_it_is_written() {
         fs::write(lab.path().join("so-far"), &text[..whole]).expect("written");
         let names: Vec<&str> = line.iter().map(|word| if *word == "-" { "so-far" } else { word }).collect();
         let expected = lab.run(&names).1;
-        assert_eq!(told.replacen("-: ", "so-far: ", 1), expected);
+        let told =
+            told.lines().map(|line| line.strip_prefix("-: ").map_or(line.to_owned(), |of| format!("so-far: {of}")));
+        assert_eq!(told.collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
+    }
+}
+
+/// The page is typed as it stands: each command that begins with `forebay`, with what it prints below it. With
+/// FOREBAY_UPDATE_DOCS=1 what it prints is written there.
+#[test]
+fn the_walk_is_what_its_page_says() {
+    let lab = Lab::new();
+    fs::copy(log("nginx-access.log.gz"), lab.path().join("access.log.gz")).expect("copied");
+    fs::copy(log("requests.jsonl"), lab.path().join("requests.jsonl")).expect("copied");
+    let page = testdata("../docs/logs.md");
+    let text = fs::read_to_string(&page).expect("it is there");
+    let (mut fresh, mut typed) = (String::new(), 0);
+    for (at, block) in text.split("```\n").enumerate() {
+        let line = block.lines().next().and_then(|line| line.strip_prefix("$ forebay ")).filter(|_| at % 2 == 1);
+        fresh += if at == 0 { "" } else { "```\n" };
+        let Some(line) = line else {
+            fresh += block;
+            continue;
+        };
+        let (words, into) = line.split_once(" > ").map_or((line, None), |(words, into)| (words, Some(into)));
+        let (code, told, said) = lab.run(&words.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{line}: {said}");
+        let told = match into {
+            Some(name) => {
+                lab.file(name, &told);
+                String::new()
+            }
+            None => told,
+        };
+        fresh += &format!("$ forebay {line}\n{said}{told}");
+        typed += 1;
+    }
+    assert!(typed == 4 && lab.read("access.html").contains("class=\"verdict\""), "{typed}");
+    if std::env::var_os("FOREBAY_UPDATE_DOCS").is_some() {
+        fs::write(&page, fresh).expect("written");
+    } else {
+        assert_eq!(text, fresh, "stale; run FOREBAY_UPDATE_DOCS=1 cargo test -p forebay-cli --test lab walk");
     }
 }

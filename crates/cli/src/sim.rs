@@ -22,6 +22,7 @@ use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
 use forebay_sim::results::{Goal, OfTrace};
 use forebay_sim::row::Row;
+use forebay_sim::verdict::verdict;
 use forebay_trace::{ColumnNames, TraceOptions};
 use forebay_workload::replay::format_names;
 
@@ -33,7 +34,7 @@ use crate::standard_input::{self, Kept};
 use crate::{graph, say, trace};
 
 /// What a server's cache has no say in.
-const LAB_ONLY: [&str; 15] = [
+const LAB_ONLY: [&str; 16] = [
     "optimum",
     "unit",
     "count",
@@ -49,6 +50,7 @@ const LAB_ONLY: [&str; 15] = [
     "at_hit_ratio",
     "at_thr",
     "report",
+    "price_per_gib_month",
 ];
 
 /// How figures are printed.
@@ -201,6 +203,9 @@ pub struct SimArgs {
     /// Also write a page with charts, one file that needs nothing else; what is there is replaced
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// What a GiB of memory costs for a month: the verdict says what the memory costs that it names
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    pub price_per_gib_month: Option<f64>,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
@@ -221,6 +226,11 @@ fn share(text: &str) -> Result<f64, String> {
 
 fn warmup(text: &str) -> Result<f64, String> {
     share(text).and_then(|share| if share < 1.0 { Ok(share) } else { Err("that leaves nothing to count".into()) })
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse::<f64>().ok().filter(|price| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "give a number, 3.5".into())
 }
 
 fn sample(text: &str) -> Result<f64, String> {
@@ -262,7 +272,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         (OutputForm::Csv, _) => figures::csv(&rows),
         (OutputForm::Json, _) => figures::json(&rows),
         (OutputForm::Table, Some(_)) => pages.iter().map(figures::least_memory_table).collect(),
-        (OutputForm::Table, None) => figures::table(&rows),
+        (OutputForm::Table, None) => figures::table(&rows) + &verdicts(&pages, args.price_per_gib_month),
     });
     checks::note_without_error(&pages);
     if let (Some(goal), true) = (goal, args.format != OutputForm::Table) {
@@ -270,6 +280,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     }
     page.map_or(Ok(()), |page| report::write(page, &args, &options, &pages))?;
     told
+}
+
+/// What to buy, of each trace.
+fn verdicts(traces: &[OfTrace], price: Option<f64>) -> String {
+    let lines = |of: &OfTrace| {
+        let said = verdict(of, price);
+        let begin = if said.is_empty() { String::new() } else { format!("{}: the verdict\n", of.name) };
+        begin + &said.into_iter().map(|sentence| sentence + "\n").collect::<String>()
+    };
+    traces.iter().map(lines).filter(|lines| !lines.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// How traces are read.

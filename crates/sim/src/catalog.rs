@@ -113,6 +113,8 @@ pub struct Catalog {
     pub requests_of_trace: u64,
     /// Sum of the keys' sizes, each as first told.
     pub footprint_bytes: u64,
+    /// Sum of the lengths of their names.
+    pub key_bytes: u64,
     /// Keys of which no request tells a size; each counts as 1 byte.
     pub keys_without_size: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
@@ -180,6 +182,7 @@ impl Catalog {
             requests: 0,
             requests_of_trace: 0,
             footprint_bytes: 0,
+            key_bytes: 0,
             keys_without_size: 0,
             clients: BTreeSet::new(),
             client: None,
@@ -235,7 +238,10 @@ impl Catalog {
             self.future.enter_level(record.txn, record.level, number);
         }
         let known = self.keys.entry(hash).or_insert(Known { number, size: 0 });
-        self.keys_without_size += u64::from(known.number == number);
+        if known.number == number {
+            self.keys_without_size += 1;
+            self.key_bytes += record.key.name_bytes() as u64;
+        }
         if known.size == 0 && size > 0 {
             known.size = size;
             self.footprint_bytes += u64::from(size);

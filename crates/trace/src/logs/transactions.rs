@@ -49,6 +49,7 @@ impl Transactions {
     }
 
     /// What comes next has waited for what came before.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code, reason = "commands of MULTI do not wait for each other"))]
     pub fn next_level(&mut self, session: &[u8]) {
         if let Some(open) = self.open.get_mut(session) {
             open.level = open.level.saturating_add(1);
