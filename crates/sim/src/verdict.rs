@@ -23,11 +23,17 @@ const NEAR: f64 = 0.01;
 /// What to compare with where one policy was run.
 const POLICIES: &str = "lru,s3-fifo,w-tinylfu,gdsf";
 
+/// Policies that weigh what an object is worth against its size.
+const BY_SIZE: [&str; 2] = ["gdsf", "camp"];
+
 /// What everything is compared with.
 const BASELINE: &str = "lru";
 
 /// Sizes by which it is judged what the allocator rounds up, from two thirds of the mean to five quarters.
 const ROUNDED: u64 = 8;
+
+/// A server gives one of so many parts of its memory to the store's pages.
+const STORE_SHARE: f64 = 32.0;
 
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
@@ -43,6 +49,10 @@ pub fn verdict(of: &OfTrace, price: Option<f64>) -> Vec<String> {
     }
     said.extend(runs.near(choice));
     said.extend(memory(of, choice, price));
+    let sizes_differ = choice.unit == "bytes" && choice.hit_ratio != choice.byte_hit_ratio;
+    if sizes_differ && !runs.rows.iter().any(|row| BY_SIZE.iter().any(|policy| row.policy.starts_with(policy))) {
+        said.push(format!("No policy of this run keeps small objects longer: run --policy {} as well.", BY_SIZE[0]));
+    }
     if let Some(error) = choice.hit_ratio_error {
         said.push(format!("These are estimates of a sample: +- {:.1} points.", 200.0 * error));
     }
@@ -207,8 +217,7 @@ fn memory(of: &OfTrace, row: &Row, price: Option<f64>) -> Vec<String> {
     let Some(mean) = mean else {
         let beside = entries * charged(0) + remembered;
         let unknown = format!(
-            "The trace has no sizes: for --memory add the bytes of {} values to {} of keys and metadata.",
-            entries,
+            "The trace has no sizes: for --memory add the bytes of {entries} values to {} of keys and metadata.",
             bytes(beside)
         );
         let priced = price.map(|_| "What it costs is not known without them.".to_owned());
@@ -218,12 +227,12 @@ fn memory(of: &OfTrace, row: &Row, price: Option<f64>) -> Vec<String> {
     let about = |eighth: u64| mean.min(MIB as u64) * (ROUNDED + eighth) / (ROUNDED * 3 / 2);
     let beside = (0..ROUNDED).map(|eighth| charged(about(eighth)).saturating_sub(about(eighth))).sum::<u64>() / ROUNDED;
     let (values, beside) = (entries * mean, entries * beside + remembered);
-    let whole = ((values + beside) as f64 / MIB).ceil();
+    let whole = ((values + beside) as f64 * STORE_SHARE / (STORE_SHARE - 1.0) / MIB).ceil();
     let about = if row.unit == "bytes" { "" } else { "about " };
     let mut said = vec![format!(
-        "That is {about}--memory {whole:.0}MiB: {} of {} objects, and {} of keys, metadata and rounding up.",
+        "That is {about}--memory {whole:.0}MiB: {} of {entries} objects, {} of keys, metadata and rounding up, and a \
+         32nd for the store.",
         bytes(values),
-        entries,
         bytes(beside)
     )];
     if let Some(price) = price {
@@ -312,6 +321,10 @@ mod tests {
         assert!(one.starts_with("At 64.0 MiB lru has 50.0 % of requests."), "{one}");
         assert!(one.contains("run --size 16MiB,32MiB,64MiB,128MiB,256MiB.") && !one.contains("Buy"), "{one}");
         assert!(one.contains("One policy was run") && one.contains("--policy lru,s3-fifo"), "{one}");
+        let mut by_bytes = curve("lru", [0.5; 4]);
+        assert!(!said(by_bytes.clone(), None).contains("small objects"));
+        by_bytes.iter_mut().for_each(|row| row.byte_hit_ratio = 0.3);
+        assert!(said(by_bytes, None).contains("No policy of this run keeps small objects longer: run --policy gdsf"));
         assert_eq!(said(curve("belady", [0.9; 4]), None), "");
         assert_eq!(said(vec![], None), "");
     }

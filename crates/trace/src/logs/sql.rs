@@ -324,6 +324,13 @@ mod tests {
         ] {
             assert_eq!(told(text), expected, "{text}");
         }
+        // As deep as a statement may be that is looked at.
+        let deep = |more: &str, times: usize| format!("SELECT 1 FROM t WHERE id = 1{}", more.repeat(times));
+        assert_eq!(told(&deep(" AND a = 1", TOKENS_MAX / 8 - 4)).len(), 1);
+        for more in [" + 1", "::int", " OR 1", "[1]", " IS NULL", " COLLATE a"] {
+            assert_eq!(told(&deep(more, 1000)).len(), 1, "{more}");
+            assert_eq!(told(&deep(more, 2000)).len(), 1, "{more}");
+        }
         let long = format!("SELECT 1 FROM t WHERE id = 1{}", " + 1".repeat(100_000));
         assert_eq!(told(&long), ["-"]);
         assert_eq!(told(&format!("SELECT 1 FROM t WHERE {}1{}", "(".repeat(2000), ")".repeat(2000))), ["-"]);
