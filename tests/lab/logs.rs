@@ -1,5 +1,6 @@
 //! Logs that servers write, as they come: told by what is in them, compressed, cut, of another format than was said.
 
+use super::common::lab::testdata;
 use super::*;
 
 /// Each log of `testdata/logs/`, its format, and what `forebay trace describe` counts in it.
