@@ -58,7 +58,7 @@ fn what_is_missing_is_named() {
     for line in [&["sim", "cut.fbt"][..], &["trace", "describe", "cut.fbt"], &["trace", "convert", "cut.fbt", "x.csv"]]
     {
         let said = lab.refused(1, line);
-        let why = "cut.fbt: no request is whole: byte 2000: the trace is cut short";
+        let why = "cut.fbt: no requests in it: byte 2000: the trace is cut short";
         assert!(said.contains(why) && said.contains("get the whole file"), "{line:?}: {said}");
     }
     let said = lab.refused(2, &["replay", "none.fbt"]);
@@ -132,13 +132,19 @@ fn pipes_are_read_once() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
+    let transactions = "txn,key,size\n1,a,1\n1,b,1\n2,a,1\n";
     for (path, name) in [("/dev/stdin", "stdin"), ("-", "-")] {
         let line = ["sim", path, "--policy", "lru", "--size"];
         let (code, told, said) = piped(&[&line[..], &["2"]].concat(), &small());
         let begins = format!("{name}: 40 requests");
         assert!(code == Some(0) && said.is_empty() && told.starts_with(&begins), "{told}{said}");
         for more in [&["2"][..], &["1MiB", "--like-server"]] {
-            let (code, told, said) = piped(&[&line[..], more].concat(), "txn,key,size\n1,a,1\n1,b,1\n2,a,1\n");
+            let (code, told, said) = piped(&[&line[..], more].concat(), transactions);
+            // What comes on standard input is kept.
+            if path == "-" {
+                assert!(code == Some(0) && said.is_empty() && told.starts_with("-: 3 requests"), "{told}{said}");
+                continue;
+            }
             let why = format!("{path}: it has to be read more than once, and is no file but a pipe or a device");
             assert!(code == Some(1) && told.is_empty() && said.contains(&why), "{more:?}: {told}{said}");
         }
@@ -151,9 +157,27 @@ fn pipes_are_read_once() {
     let stderr = child.stderr.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stderr), &mut said).expect("UTF-8");
     child.kill().and_then(|()| child.wait()).expect("it ends");
-    assert_eq!(said, "forebay: waits for the end of a trace from standard input\n");
+    assert_eq!(said, "forebay: reads standard input to its end, or to Ctrl-C\n");
     let (code, told, said) = piped(&["trace", "describe", "-"], &small());
     assert!(code == Some(0) && said.is_empty() && told.contains("unique keys"), "{told}{said}");
+}
+
+/// The verdict's price is a number, and for nothing but a simulation.
+#[test]
+fn prices_are_numbers() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    for price in ["-1", "cheap", "NaN", "inf"] {
+        let (code, told, said) = lab.run(&["sim", &name, &format!("--price-per-gib-month={price}")]);
+        assert!(code == Some(2) && told.is_empty() && said.contains("give a number, 3.5"), "{price}: {said}");
+    }
+    let (code, _, said) = lab.run(&["sim", &name, "--like-server", "--price-per-gib-month", "1"]);
+    assert!(code == Some(2) && said.contains("--like-server"), "{said}");
+    let bare = lab.file("bare.trc", "1\n2\n1\n2\n3\n");
+    let told = lab.ok(&["sim", &bare, "--policy", "lru,arc", "--size", "1,2", "--price-per-gib-month", "1"]);
+    assert!(told.contains("bare.trc: the verdict\nBuy at least 2 objects with lru: 40.0 % of requests.\n"), "{told}");
+    assert!(told.contains("The trace has no sizes: for --memory add the bytes of 2 values to "), "{told}");
+    assert!(told.ends_with("What it costs is not known without them.\n"), "{told}");
 }
 
 #[test]

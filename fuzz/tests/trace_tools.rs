@@ -65,7 +65,7 @@ fn written(tool: impl FnOnce(&mut Writer) -> Result<u64, TraceError>) -> (Result
 
 fn convert(bytes: &[u8], lenient: bool) {
     let Some(mut records) = open(bytes, lenient) else { return };
-    let (result, records) = written(|writer| tools::convert(&mut records, writer));
+    let (result, records) = written(|writer| tools::convert(&mut records, writer, || ()));
     let expected = sound(bytes, lenient);
     match result {
         Ok(_) => assert_eq!(records, expected),

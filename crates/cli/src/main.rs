@@ -31,6 +31,8 @@ mod serve;
 mod settings;
 #[cfg(feature = "lab")]
 mod sim;
+#[cfg(feature = "lab")]
+mod standard_input;
 #[cfg(feature = "postgres")]
 mod store;
 #[cfg(feature = "lab")]

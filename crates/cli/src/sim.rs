@@ -1,6 +1,7 @@
 //! `forebay sim`: a trace over many policies at many sizes.
 
 mod checks;
+mod help;
 mod like_server;
 mod report;
 mod waiting;
@@ -10,10 +11,10 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use forebay::policy::{POLICIES, Unit};
+use forebay::policy::Unit;
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::contender::{Contender, OFFLINE};
+use forebay_sim::contender::Contender;
 use forebay_sim::figures;
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabError, LabOptions, Progress, Silent, Size};
@@ -21,69 +22,19 @@ use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
 use forebay_sim::results::{Goal, OfTrace};
 use forebay_sim::row::Row;
-use forebay_trace::{ColumnNames, STANDARD_INPUT, TraceOptions};
+use forebay_sim::verdict::verdict;
+use forebay_trace::{ColumnNames, TraceOptions};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::progress::Bar;
 use crate::settings::{PARTITIONS_MAX, THREADS_MAX};
+use crate::standard_input::{self, Kept};
 use crate::{graph, say, trace};
 
-const EXAMPLES: &str = "\
-Examples:
-  forebay sim OLTP.lis.zst --report oltp.html
-      a page with charts: which policy, and how much memory
-  forebay sim OLTP.lis.zst --policy lru,arc,s3-fifo,belady --size 1%,10%,25%
-      the same as a table
-  forebay sim redis.csv.gz --columns key=cache_key,size=bytes,time=log_time
-      your own log, exported as a table whose columns have other names
-  forebay sim requests.csv --policy gdsf,w-tinylfu --size 64MiB,1GiB --unit bytes --format csv
-      sizes in bytes, for a spreadsheet
-  forebay sim requests.fbt --policy s3-fifo,lirs --at-hit-ratio 0.9
-      the least memory for a hit ratio
-  forebay sim huge.oracleGeneral.zst --sample 0.01
-      an estimate from 1 % of the keys, with its error (two standard errors)
-  forebay sim bank.fbt --graphs bank.toml --policy lru,detox --prefetch detox --size 25%
-      round trips of transactions, by what they ask for after what
-  forebay sim shop.fbt --policy lru,detox --cache-latency 150us --store-latency 2ms
-      what that makes of latency: round trips saved, and how long a transaction takes
-  forebay sim pages.htr --policy lru,clic,clic-g --count reads --per-client
-      what hints of clients are worth, and to whom
-  forebay sim shop.fbt --like-server --policy lru,detox --size 256MiB --graphs shop.toml
-      the server's own cache over what CACHE TRACE recorded: what it had, and what it would have
-
-A trace is any that `forebay trace describe` can read: CSV with a column `key`
-will do (docs/trace-format.md has all formats); a running server records one
-(CACHE TRACE START), `forebay workload` makes one up.
-
-A percentage is of the unique keys, or with --unit bytes of the footprint: the sum
-of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
-object has the size of its first request; a delete removes and does not count.
-Offline policies, which know the future: belady, opt (most read hits),
-transactional-belady. --optimum adds the most transactional hits that any policy
-could have, by trying all choices: for traces of up to 64 keys, by levels.
-
-Where a trace has transactions, what one asks for at the same time (a level) is
-looked up together. The transactional hit ratio is the share of round trips that
-caching saves: a level costs one unless all that it reads is cached, one that
-writes costs one always. With --graphs it is the share of the critical length; a graph
-named Balance is also for the types 1.Balance and 2.Balance of mixed traces.
-
-Latencies are modelled: a level, or without transactions a request, takes the cache's,
-and unless the cache has all of it the store's in addition; one follows the other.
-Nothing is said of what a busy store adds. They add the columns transactions (empty:
-the latency is that of a request), round_trips, round_trips_saved, latency_us and
-latency_without_cache_us.
-
-The same trace, policies and seed give the same figures, except for CPU times.
---help lists the policies.";
-
-/// Width of the list of policies.
-const HELP_COLUMNS: usize = 92;
-
 /// What a server's cache has no say in.
-const LAB_ONLY: [&str; 15] = [
+const LAB_ONLY: [&str; 16] = [
     "optimum",
     "unit",
     "count",
@@ -99,6 +50,7 @@ const LAB_ONLY: [&str; 15] = [
     "at_hit_ratio",
     "at_thr",
     "report",
+    "price_per_gib_month",
 ];
 
 /// How figures are printed.
@@ -238,7 +190,7 @@ pub struct SimArgs {
     /// Pass over malformed records
     #[arg(long)]
     pub lenient: bool,
-    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    /// Read CSV or JSON lines whose columns or fields have other names than ours: key=cache_key,size=bytes
     #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
     #[arg(conflicts_with = "trace_format")]
     pub columns: Option<ColumnNames>,
@@ -251,6 +203,9 @@ pub struct SimArgs {
     /// Also write a page with charts, one file that needs nothing else; what is there is replaced
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+    /// What a GiB of memory costs for a month: the verdict says what the memory costs that it names
+    #[arg(long, value_name = "PRICE", value_parser = price)]
+    pub price_per_gib_month: Option<f64>,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
@@ -273,6 +228,11 @@ fn warmup(text: &str) -> Result<f64, String> {
     share(text).and_then(|share| if share < 1.0 { Ok(share) } else { Err("that leaves nothing to count".into()) })
 }
 
+fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse::<f64>().ok().filter(|price| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "give a number, 3.5".into())
+}
+
 fn sample(text: &str) -> Result<f64, String> {
     share(text).and_then(|share| if share > 0.0 { Ok(share) } else { Err("give a share above 0".into()) })
 }
@@ -282,30 +242,8 @@ pub fn command() -> Command {
     SimArgs::augment_args(Command::new("sim"))
         .about("Simulate a trace over many policies and cache sizes; report what each gains")
         .long_about(None)
-        .after_help(EXAMPLES)
-        .after_long_help(format!("{EXAMPLES}\n\n{}", listed()))
-}
-
-/// Policies with a line each.
-fn listed() -> String {
-    let mut list = String::from("Policies (docs/policies.md has their parameters):\n");
-    for policy in POLICIES {
-        let (mut line, indent) = (format!("  {:<20}", policy.name), " ".repeat(22));
-        for word in policy.summary.split_whitespace() {
-            if line.len() + 1 + word.len() > HELP_COLUMNS {
-                list += &std::mem::replace(&mut line, indent.clone());
-                list.push('\n');
-            }
-            line.push(' ');
-            line += word;
-        }
-        list += &line;
-        list.push('\n');
-    }
-    for (name, _) in OFFLINE {
-        list += &format!("  {name:<20} knows the future: a bound that no server reaches\n");
-    }
-    list
+        .after_help(help::EXAMPLES)
+        .after_long_help(format!("{}\n\n{}", help::EXAMPLES, help::listed()))
 }
 
 /// Runs it.
@@ -326,7 +264,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     for (trace, name) in checks::named(&args.traces) {
         let mut of = simulate(trace, &options, goal, (&args, page.is_some()), progress)?;
         of.rename(&name);
-        trace::say_skipped(of.skipped);
         model(&args, of.rows.iter_mut().chain(of.least.iter_mut().flat_map(|least| &mut least.rows)));
         rows.extend(of.least.as_ref().map_or(&of.rows, |least| &least.rows).iter().cloned());
         pages.push(of);
@@ -335,7 +272,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         (OutputForm::Csv, _) => figures::csv(&rows),
         (OutputForm::Json, _) => figures::json(&rows),
         (OutputForm::Table, Some(_)) => pages.iter().map(figures::least_memory_table).collect(),
-        (OutputForm::Table, None) => figures::table(&rows),
+        (OutputForm::Table, None) => figures::table(&rows) + &verdicts(&pages, args.price_per_gib_month),
     });
     checks::note_without_error(&pages);
     if let (Some(goal), true) = (goal, args.format != OutputForm::Table) {
@@ -345,15 +282,25 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     told
 }
 
+/// What to buy, of each trace.
+fn verdicts(traces: &[OfTrace], price: Option<f64>) -> String {
+    let lines = |of: &OfTrace| {
+        let said = verdict(of, price);
+        let begin = if said.is_empty() { String::new() } else { format!("{}: the verdict\n", of.name) };
+        begin + &said.into_iter().map(|sentence| sentence + "\n").collect::<String>()
+    };
+    traces.iter().map(lines).filter(|lines| !lines.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
 /// How traces are read.
 fn trace_options(args: &SimArgs) -> TraceOptions {
     let columns = args.columns.clone().unwrap_or_default();
-    TraceOptions { format: args.trace_format.clone(), lenient: args.lenient, columns }
+    TraceOptions { format: args.trace_format.clone(), lenient: args.lenient, columns, kept: None }
 }
 
 /// Known of all traces before the first of them takes its time.
 fn can_be_read(trace: &Path) -> Result<(), CommandError> {
-    if waiting::is_pipe(trace) || trace == Path::new(STANDARD_INPUT) {
+    if waiting::is_pipe(trace) || standard_input::is(trace) {
         return Ok(());
     }
     let why = match std::fs::File::open(trace) {
@@ -374,9 +321,15 @@ fn simulate(
 ) -> Result<OfTrace, CommandError> {
     let failed = |error: LabError| CommandError::Failed(error.to_string());
     let waits = if args.quiet { None } else { waiting::tell(trace) };
-    let lab = Lab::open(trace, options, progress).map_err(failed)?;
+    let kept = standard_input::is(trace).then(|| Kept::read(&options.trace, progress)).transpose()?;
+    let of_kept = kept.as_ref().map(|kept| {
+        let trace = TraceOptions { kept: Some(kept.path()), ..options.trace.clone() };
+        LabOptions { trace, ..options.clone() }
+    });
+    let lab = Lab::open(trace, of_kept.as_ref().unwrap_or(options), progress).map_err(failed)?;
     drop(waits);
     trace::say_warnings(trace, lab.warnings());
+    trace::say_skipped(lab.skipped(), lab.first_skipped());
     checks::of_trace(args, trace, &lab)?;
     checks::note_left_out(args, trace, &lab);
     let least = goal.map(|goal| lab.least_memory(goal)).transpose().map_err(failed)?;
@@ -384,7 +337,8 @@ fn simulate(
     if args.optimum {
         rows.extend(lab.optimum().map_err(failed)?);
     }
-    Ok(OfTrace::new(lab.name(), lab.catalog(), lab.skipped(), rows, least))
+    let skipped = kept.as_ref().map_or(lab.skipped(), |kept| kept.skipped);
+    Ok(OfTrace::new(lab.name(), lab.catalog(), skipped, rows, least))
 }
 
 /// Latencies of rows, if those of cache and store are known.

@@ -13,7 +13,7 @@ use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
 use crate::output::Output;
-use crate::say;
+use crate::{say, standard_input};
 
 /// Largest exponent of values: beyond it all that counts is the first.
 const ZIPF_MAX: f64 = 100.0;
@@ -105,7 +105,7 @@ struct Reading {
     /// Pass over malformed records and count them
     #[arg(long)]
     lenient: bool,
-    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    /// Read CSV or JSON lines whose columns or fields have other names than ours: key=cache_key,size=bytes
     #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
     #[arg(conflicts_with = "trace_format")]
     columns: Option<ColumnNames>,
@@ -117,8 +117,13 @@ impl Reading {
             format: self.trace_format.clone(),
             lenient: self.lenient,
             columns: self.columns.clone().unwrap_or_default(),
+            ..TraceOptions::default()
         };
-        forebay_trace::open_with(path, &options).map_err(|error| match error {
+        let opened = match standard_input::is(path) {
+            true => standard_input::open(&options),
+            false => forebay_trace::open_with(path, &options),
+        };
+        opened.map_err(|error| match error {
             // As for every other file that was named and is not there.
             TraceError::Open { .. } => CommandError::Usage(format!("{}: {error}", path.display())),
             error => failed(path, &error),
@@ -185,6 +190,10 @@ impl TraceReader for Watched {
         self.records.skipped()
     }
 
+    fn first_skipped(&self) -> Option<&str> {
+        self.records.first_skipped()
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.records.warnings()
     }
@@ -220,14 +229,14 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
         description.name_hints(dictionary);
     }
     say::result(&description.to_table(records.dictionary()))?;
-    say_skipped(records.skipped());
+    say_skipped(records.skipped(), records.first_skipped());
     say_warnings(trace, &records.warnings());
     Ok(())
 }
 
 fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> {
     if !out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-        return made(&[trace.to_owned()], out, how, |records, writer| tools::convert(&mut records[0], writer));
+        return made(&[trace.to_owned()], out, how, |records, writer| tools::convert(&mut records[0], writer, || ()));
     }
     let mut records = how.open(trace)?;
     let mut output = Output::create(out)?;
@@ -242,7 +251,7 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
         let out = out.display();
         say::note(format_args!("forebay: {out} leaves out what CSV has no place for: {what}; .fbt has it all"));
     }
-    say_skipped(records.skipped());
+    say_skipped(records.skipped(), records.first_skipped());
     say_warnings(trace, &records.warnings());
     Ok(())
 }
@@ -277,7 +286,8 @@ fn made(
     }
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     say::result(&format!("{count} records in {}\n", out.display()))?;
-    say_skipped(records.iter().map(|records| records.skipped()).sum());
+    let first = records.iter().find_map(|records| records.first_skipped());
+    say_skipped(records.iter().map(|records| records.skipped()).sum(), first);
     traces.iter().zip(&records).for_each(|(trace, records)| say_warnings(trace, &records.warnings()));
     Ok(())
 }
@@ -286,11 +296,16 @@ fn made(
 fn not_empty(requests: u64, trace: &Path, records: &Records) -> Result<(), CommandError> {
     let why = match (requests, records.skipped()) {
         (0, 0) if !records.warnings().is_empty() => {
-            format!("no request is whole: {}; get the whole file", records.warnings().join("; "))
+            let why = records.warnings().join("; ");
+            format!("no requests in it: {why}; get the whole file, or name its format with --trace-format")
         }
         (0, 0) => "no requests in it; is it empty, or of another format?".to_owned(),
         (0, skipped) => {
-            format!("no requests in it, {skipped} malformed records were passed over; is it of another format?")
+            let first = records.first_skipped().unwrap_or_default();
+            format!(
+                "no requests in it, {skipped} malformed records were passed over, the first: {first}; is it of another \
+                 format?"
+            )
         }
         _ => return Ok(()),
     };
@@ -301,12 +316,13 @@ fn failed(path: &Path, error: &TraceError) -> CommandError {
     CommandError::Failed(format!("{}: {error}", path.display()))
 }
 
-/// Says on stderr how many malformed records were passed over, if any.
-pub fn say_skipped(skipped: u64) {
+/// Says on stderr how many malformed records were passed over, if any, and what was wrong with the first.
+pub fn say_skipped(skipped: u64, first: Option<&str>) {
+    let first = first.unwrap_or("not known");
     match skipped {
         0 => {}
-        1 => say::note("forebay: 1 malformed record was passed over"),
-        _ => say::note(format_args!("forebay: {skipped} malformed records were passed over")),
+        1 => say::note(format_args!("forebay: 1 malformed record was passed over: {first}")),
+        _ => say::note(format_args!("forebay: {skipped} malformed records were passed over, the first: {first}")),
     }
 }
 

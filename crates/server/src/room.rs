@@ -13,9 +13,9 @@
 //!
 //! **A small request does not wait for large ones.** A request that fits into the lane by what is known of its size may
 //! have the lane's turn. A turn ends after [`LANE_TURN`] if another request wants it. A request whose bytes have
-//! arrived comes first ([`Arrived`]), then one that had fewer turns, then an older one. So a request that fits beside what the
-//! others hold waits for the present turn, and for older ones that had none and have as much there. Each of these takes
-//! at most 2 s.
+//! arrived comes first ([`Arrived`]), then one that had fewer turns, then an older one. So a request that fits beside
+//! what the others hold waits for the present turn, and for older ones that had none and have as much there. Each of
+//! these takes at most 2 s.
 //!
 //! **What does not come holds up little.** Hundreds of clients may send a part of a request each and no more. None of
 //! them has room before a request that is there, and those that have room are closed as slow.

@@ -4,6 +4,7 @@
 //! keys happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at
 //! all (SHARDS: Waldspurger et al., FAST 2015).
 
+mod future;
 mod plain;
 mod volume;
 
@@ -15,6 +16,7 @@ use forebay::policy::{Access, AccessKind};
 use forebay_trace::{Kind, Record, TraceError, TraceReader, mix};
 use hashbrown::HashMap;
 
+use future::Future;
 use plain::Plain;
 pub use plain::PlainRequests;
 pub use volume::Adjustment;
@@ -44,7 +46,8 @@ pub const NEVER: u32 = u32::MAX;
 /// One request, as policies and counters see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// All that a policy may know; its size is that of the key's first request, at least 1.
+    /// All that a policy may know; its size is that of the key's first request that tells one, at
+    /// least 1.
     pub access: Access,
     /// The key's number in the catalog.
     pub key: u32,
@@ -96,6 +99,7 @@ impl Sample {
 #[derive(Clone, Copy)]
 struct Known {
     number: u32,
+    /// 0 while no request has told it.
     size: u32,
 }
 
@@ -107,9 +111,11 @@ pub struct Catalog {
     pub requests: u64,
     /// All requests of the trace, in the sample or not.
     pub requests_of_trace: u64,
-    /// Sum of the keys' sizes, each as first seen.
+    /// Sum of the keys' sizes, each as first told.
     pub footprint_bytes: u64,
-    /// Keys whose first request tells no size; each counts as 1 byte.
+    /// Sum of the lengths of their names.
+    pub key_bytes: u64,
+    /// Keys of which no request tells a size; each counts as 1 byte.
     pub keys_without_size: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
     pub clients: BTreeSet<u32>,
@@ -124,90 +130,6 @@ pub struct Catalog {
     volumes: Volumes,
     future: Future,
     plain: Option<Plain>,
-}
-
-#[derive(Default)]
-struct Future {
-    /// By request: first its key, in the end the next request of that key.
-    next: Vec<u32>,
-    /// By request, one bit: whether it reads.
-    reads: Vec<u64>,
-    /// By request, one bit: whether all of its level reads what was asked for in earlier levels.
-    whole: Vec<u64>,
-    /// By request: the next request of its key in such a level.
-    next_whole: Vec<u32>,
-    /// The level that is being met.
-    level: OpenLevel,
-}
-
-/// Requests of one transaction and level, one after the other.
-#[derive(Default)]
-struct OpenLevel {
-    txn: u64,
-    level: u16,
-    /// Its first request.
-    begins: usize,
-    /// Keys known before it.
-    keys_before: u32,
-    /// All so far read keys known before it.
-    whole: bool,
-}
-
-impl Future {
-    fn push(&mut self, key: u32, reads: bool) {
-        let place = self.next.len();
-        self.next.push(key);
-        if place.is_multiple_of(64) {
-            self.reads.push(0);
-        }
-        self.reads[place / 64] |= u64::from(reads) << (place % 64);
-    }
-
-    /// The request that is pushed next belongs to this level. `keys` were known before it.
-    fn enter_level(&mut self, txn: u64, level: u16, keys: u32) {
-        if txn == 0 || (txn, level) != (self.level.txn, self.level.level) {
-            self.close_level();
-            self.level = OpenLevel { txn, level, begins: self.next.len(), keys_before: keys, whole: true };
-        }
-    }
-
-    fn close_level(&mut self) {
-        self.whole.resize(self.reads.len(), 0);
-        if self.level.whole {
-            (self.level.begins..self.next.len()).for_each(|place| self.whole[place / 64] |= 1 << (place % 64));
-        }
-    }
-
-    /// Makes the list of keys one of next requests, from behind.
-    fn resolve(&mut self, keys: usize) {
-        self.close_level();
-        let mut later = vec![NEVER; keys];
-        self.next_whole = vec![NEVER; self.next.len()];
-        for (place, &key) in self.next.iter().enumerate().rev() {
-            let key = key as usize;
-            self.next_whole[place] = later[key];
-            if self.whole[place / 64] >> (place % 64) & 1 == 1 {
-                later[key] = place as u32;
-            }
-        }
-        later.fill(NEVER);
-        for (place, slot) in self.next.iter_mut().enumerate().rev() {
-            let key = *slot as usize;
-            *slot = std::mem::replace(&mut later[key], place as u32);
-        }
-    }
-
-    /// The request at `place`, with what comes next.
-    #[inline]
-    fn request(&self, access: Access, key: u32, place: usize) -> Request {
-        let next = self.next.get(place).copied().unwrap_or(NEVER);
-        let next_whole = self.next_whole.get(place).copied().unwrap_or(NEVER);
-        Request { access, key, next, next_reads: next != NEVER && self.reads(next), next_whole }
-    }
-
-    fn reads(&self, place: u32) -> bool {
-        self.reads.get(place as usize / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
-    }
 }
 
 impl Catalog {
@@ -260,6 +182,7 @@ impl Catalog {
             requests: 0,
             requests_of_trace: 0,
             footprint_bytes: 0,
+            key_bytes: 0,
             keys_without_size: 0,
             clients: BTreeSet::new(),
             client: None,
@@ -293,6 +216,10 @@ impl Catalog {
     /// All is met.
     fn resolved(mut self, with_future: bool) -> Catalog {
         let keys = self.keys.len();
+        if self.keys_without_size > 0 {
+            self.keys.values_mut().filter(|known| known.size == 0).for_each(|known| known.size = 1);
+            self.footprint_bytes += self.keys_without_size;
+        }
         if with_future {
             self.future.resolve(keys);
         }
@@ -306,14 +233,19 @@ impl Catalog {
     }
 
     fn meet(&mut self, hash: u64, record: &Record, with_future: bool) -> Result<(), TraceError> {
-        let (number, size) = (self.keys.len() as u32, record.size.unwrap_or(1).max(1));
+        let (number, size) = (self.keys.len() as u32, record.size.map_or(0, |size| size.max(1)));
         if with_future {
             self.future.enter_level(record.txn, record.level, number);
         }
-        let known = self.keys.entry(hash).or_insert(Known { number, size });
+        let known = self.keys.entry(hash).or_insert(Known { number, size: 0 });
         if known.number == number {
+            self.keys_without_size += 1;
+            self.key_bytes += record.key.name_bytes() as u64;
+        }
+        if known.size == 0 && size > 0 {
+            known.size = size;
             self.footprint_bytes += u64::from(size);
-            self.keys_without_size += u64::from(record.size.is_none());
+            self.keys_without_size -= 1;
         }
         let key = known.number;
         limit("keys_max", KEYS_MAX, self.keys.len())?;
@@ -475,6 +407,18 @@ mod tests {
         assert!(matches!(catalog.event(&records[2], &mut 0), Some(Event::Delete { .. })));
         let Some(Event::Request(request)) = catalog.event(&records[1], &mut 1) else { panic!("a request") };
         assert_eq!((request.access.size, request.next), (10, NEVER));
+    }
+
+    /// A first answer may be one without a body, as HTTP's 304 is.
+    #[test]
+    fn a_size_may_be_told_later() {
+        let unsized_ = |key| Record { size: None, ..record(key, Kind::Read, 0) };
+        let records = [unsized_(1), unsized_(2), record(1, Kind::Read, 70), record(1, Kind::Read, 90), unsized_(1)];
+        let catalog = Catalog::of(records.iter().cloned().map(Ok), ALL, false, || ()).expect("no errors in it");
+        assert_eq!((catalog.footprint_bytes, catalog.keys_without_size), (71, 1));
+        let Some(Event::Request(request)) = catalog.event(&records[0], &mut 0) else { panic!("a request") };
+        assert_eq!(request.access.size, 70);
+        assert!(are_events(&catalog, &records));
     }
 
     #[test]

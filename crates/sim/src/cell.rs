@@ -16,6 +16,7 @@ use crate::catalog::{Adjustment, CLIENTS_MAX, Catalog, Event, OTHER_CLIENTS, Pla
 use crate::contender::Contender;
 use crate::levels::{Levels, Sums};
 use crate::machine::Machine;
+use crate::row::Kept;
 pub use tally::Tally;
 
 /// Groups of keys over which the error of a sample is estimated.
@@ -360,6 +361,13 @@ impl Cell {
             }
         }
         Some((all, by_client))
+    }
+
+    /// What is cached at the end.
+    pub(crate) fn kept(&self) -> Kept {
+        let (cells, used) = self.machine.held();
+        let whole = |part: u64| (part as f64 / self.counting.sample_rate) as u64;
+        Kept { entries: whole(cells), used: whole(used), cells }
     }
 
     /// Bytes of the policy's metadata at the end; 0 for those that know the future, which nobody could build.

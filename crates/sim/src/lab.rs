@@ -103,6 +103,7 @@ pub struct Lab<'a> {
     catalog: Catalog,
     records: u64,
     skipped: u64,
+    first_skipped: Option<String>,
     warnings: Vec<String>,
     /// By transaction type, with vertices as the trace numbers them.
     graphs: Vec<(u16, Arc<Graph>)>,
@@ -123,7 +124,7 @@ impl<'a> Lab<'a> {
         let catalog = Catalog::read(&mut *trace, options.sample, offline, met).map_err(failed)?;
         progress.end();
         if catalog.requests == 0 {
-            return Err(LabError::empty(path, trace.skipped(), &trace.warnings()));
+            return Err(LabError::empty(path, &*trace));
         }
         if let Some(name) = options.hint_types.missing(trace.dictionary()) {
             let known = HintTypes::of(trace.dictionary());
@@ -135,12 +136,13 @@ impl<'a> Lab<'a> {
         }
         let (graphs, missing) = graphs::numbered(path, &options.graphs, trace.dictionary(), &catalog.txn_types)?;
         let (skipped, mut warnings) = (trace.skipped(), trace.warnings());
+        let first_skipped = trace.first_skipped().map(str::to_owned);
         warnings.extend(missing);
         if options.unit == Unit::Bytes && unsized_keys > 0 {
             let keys = catalog.len();
             warnings.push(format!("{unsized_keys} of {keys} keys come without a size and count as 1 byte each"));
         }
-        Ok(Lab { path, options, progress, catalog, records, skipped, warnings, graphs })
+        Ok(Lab { path, options, progress, catalog, records, skipped, first_skipped, warnings, graphs })
     }
 
     /// All keys, or the bytes of all, as the whole trace would have them.
@@ -397,6 +399,11 @@ impl<'a> Lab<'a> {
     /// Malformed records that were passed over.
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// What was wrong with the first of those.
+    pub fn first_skipped(&self) -> Option<&str> {
+        self.first_skipped.as_deref()
     }
 
     /// What has to be known of how the trace was read, a line each.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use forebay::graph::GraphError;
 use forebay::policy::PolicyError;
-use forebay_trace::TraceError;
+use forebay_trace::{TraceError, TraceReader};
 use thiserror::Error;
 
 use crate::hints::listed;
@@ -79,8 +79,8 @@ pub enum LabError {
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
     Empty(PathBuf),
-    /// The trace is cut short before its first request is whole.
-    #[error("{}: no request is whole: {why}; get the whole file", path.display())]
+    /// The trace is cut short before its first request is whole, or all of it asks a cache for nothing.
+    #[error("{}: no requests in it: {why}; get the whole file, or name its format with --trace-format", path.display())]
     Cut {
         /// Which.
         path: PathBuf,
@@ -88,12 +88,17 @@ pub enum LabError {
         why: String,
     },
     /// All of the trace was passed over.
-    #[error("{}: no requests, {skipped} malformed records were passed over; is it of another format?", path.display())]
+    #[error(
+        "{}: no requests, {skipped} malformed records were passed over, the first: {first}; is it of another format?",
+        path.display()
+    )]
     AllMalformed {
         /// Which.
         path: PathBuf,
         /// Its records.
         skipped: u64,
+        /// What is wrong with the first.
+        first: String,
     },
     /// Bytes are to be counted, and no size is known.
     #[error(
@@ -104,12 +109,16 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// A trace without a request, of which so many records were passed over, and what its reader says.
-    pub(crate) fn empty(path: &Path, skipped: u64, warnings: &[String]) -> LabError {
-        match skipped {
-            0 if !warnings.is_empty() => LabError::Cut { path: path.to_owned(), why: warnings.join("; ") },
-            0 => LabError::Empty(path.to_owned()),
-            _ => LabError::AllMalformed { path: path.to_owned(), skipped },
+    /// Of a trace without a request.
+    pub(crate) fn empty(path: &Path, trace: &dyn TraceReader) -> LabError {
+        let (path, why) = (path.to_owned(), trace.warnings().join("; "));
+        match trace.skipped() {
+            0 if !why.is_empty() => LabError::Cut { path, why },
+            0 => LabError::Empty(path),
+            skipped => {
+                let first = trace.first_skipped().unwrap_or_default().to_owned();
+                LabError::AllMalformed { path, skipped, first }
+            }
         }
     }
 }

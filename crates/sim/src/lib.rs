@@ -6,6 +6,7 @@
 //!   they will ask for. [`optimum`] is the best that any policy could do on small instances.
 //! * [`row`] is what came out, one policy at one size. [`results`] has all rows of a trace, and the least memory for
 //!   a goal. [`latency`] is what hits are worth in time, [`figures`] a table, CSV and JSON.
+//! * [`verdict`] says what to buy by them.
 //! * [`report`]: the same results as a page of charts; [`draw`] draws them, and other figures.
 //! * [`inference`]: graphs of transaction types, proposed from a recorded trace.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
@@ -35,4 +36,6 @@ pub mod replay;
 pub mod report;
 pub mod results;
 pub mod row;
+mod shown;
 mod size;
+pub mod verdict;

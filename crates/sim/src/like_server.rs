@@ -135,12 +135,16 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
     });
     let trace = trace.map_err(failed)?;
     if records == 0 {
-        return Err(LabError::empty(path, trace.skipped(), &trace.warnings()));
+        return Err(LabError::empty(path, &*trace));
     }
     let (graphs, missing) = graphs::numbered(path, &options.graphs, trace.dictionary(), &types)?;
     let mut warnings = trace.warnings();
     warnings.extend(missing);
-    warnings.extend((trace.skipped() > 0).then(|| format!("malformed records passed over: {}", trace.skipped())));
+    warnings.extend(
+        trace
+            .first_skipped()
+            .map(|first| format!("malformed records passed over: {}, the first: {first}", trace.skipped())),
+    );
     if !sized {
         warnings.push(format!("no record has a size or a charge: each value has {VALUE_BYTES_DEFAULT} bytes"));
     }

@@ -183,6 +183,19 @@ impl Machine {
         }
     }
 
+    /// Entries and their weight.
+    pub fn held(&self) -> (u64, u64) {
+        match self {
+            Machine::Online(cache, _) => (cache.len() as u64, cache.used()),
+            Machine::Numbered(cache, _) => (cache.len() as u64, cache.used()),
+            Machine::Offline(cache) => (cache.len() as u64, 0),
+            Machine::Divided(parts, rest) => {
+                let all = parts.values().chain([&**rest]).map(Machine::held);
+                all.fold((0, 0), |sum, held| (sum.0 + held.0, sum.1 + held.1))
+            }
+        }
+    }
+
     /// Bytes of the policy's metadata; 0 for those that know the future, which nobody could build.
     pub fn metadata_bytes(&self) -> u64 {
         match self {

@@ -16,6 +16,8 @@ pub struct OfTrace {
     pub keys: u64,
     /// Bytes of those keys.
     pub footprint_bytes: u64,
+    /// Sum of the lengths of their names.
+    pub key_bytes: u64,
     /// Keys that come without a size, and count as 1 byte each.
     pub keys_without_size: u64,
     /// Clients.
@@ -55,6 +57,7 @@ impl OfTrace {
             requests_simulated: catalog.requests,
             keys: catalog.len() as u64,
             footprint_bytes: catalog.footprint_bytes,
+            key_bytes: catalog.key_bytes,
             keys_without_size: catalog.keys_without_size,
             clients: catalog.clients.len() as u64,
             skipped,

@@ -42,6 +42,9 @@ pub struct Row {
     pub unhelpful_keys: Option<u64>,
     /// Bytes of the policy's metadata at the end.
     pub metadata_bytes: u64,
+    /// What is cached at the end.
+    #[serde(skip)]
+    pub kept: Kept,
     /// Nanoseconds of one thread for each request.
     pub cpu_ns_per_request: f64,
     /// The client, if it is counted apart; `other` for those beyond the limit.
@@ -64,6 +67,17 @@ pub struct Row {
     /// What the policy has learned at the end, as lines of name and value; for reports.
     #[serde(skip)]
     pub learned: Vec<(String, String)>,
+}
+
+/// What a cache holds at the end, as the whole trace would have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Entries.
+    pub entries: u64,
+    /// Their weight, in the unit of the size.
+    pub used: u64,
+    /// Entries of the cache that was simulated, which for a sample is smaller.
+    pub cells: u64,
 }
 
 /// Lines of what a policy has learned.
@@ -99,6 +113,7 @@ impl Row {
             size_given: given.to_owned(),
             size,
             metadata_bytes: cell.metadata_bytes(),
+            kept: cell.kept(),
             cpu_ns_per_request: cell.cpu_ns_per_request(),
             ..Row::default()
         };

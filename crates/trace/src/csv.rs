@@ -5,8 +5,9 @@
 //! around it do not count. Or it stands in quotes.
 
 mod column;
-mod fields;
+pub(crate) mod fields;
 mod given;
+pub(crate) mod json_lines;
 mod names;
 
 use std::borrow::Cow;

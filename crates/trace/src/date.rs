@@ -39,6 +39,24 @@ pub(crate) fn iso_us(field: &[u8]) -> Option<u64> {
     if ahead { us.checked_sub(offset_us) } else { us.checked_add(offset_us) }
 }
 
+/// Microseconds since 1970 of a date as access logs have it: `10/Oct/2000:13:55:36 -0700`.
+pub(crate) fn clf_us(field: &[u8]) -> Option<u64> {
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let mut rest = Rest(field);
+    let day = rest.digits(2)?;
+    rest.one_of(b"/")?;
+    let (name, behind) = rest.0.split_at_checked(3)?;
+    let month = MONTHS.chunks(3).position(|month| month.eq_ignore_ascii_case(name))? as u64 + 1;
+    rest.0 = behind;
+    rest.one_of(b"/")?;
+    let year = rest.digits(4)?;
+    let (hour, minute, second) = (rest.digits_after(b':')?, rest.digits_after(b':')?, rest.digits_after(b':')?);
+    rest.one_of(b" ");
+    let us = civil_us([year, month, day, hour, minute, second])?;
+    let (ahead, offset_us) = rest.offset_us()?;
+    if ahead { us.checked_sub(offset_us) } else { us.checked_add(offset_us) }
+}
+
 /// That time as a date, in whole seconds of UTC.
 pub(crate) fn iso(us: u64) -> String {
     let seconds = us / 1_000_000;
@@ -144,6 +162,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn dates_of_access_logs() {
+        let us = iso_us(b"2000-10-10T20:55:36Z");
+        assert_eq!(clf_us(b"10/Oct/2000:13:55:36 -0700"), us);
+        assert_eq!(clf_us(b"10/oct/2000:20:55:36"), us);
+        for wrong in ["", "10/Okt/2000:13:55:36 -0700", "32/Oct/2000:13:55:36", "10/Oct/2000", "1/Oct/2000:13:55:36"] {
+            assert_eq!(clf_us(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn dates_read_back(seconds in 0..253_402_300_800_u64) {
@@ -155,6 +183,7 @@ mod tests {
         #[test]
         fn nothing_panics(text in "[0-9TZ:.,+-]{0,32}", cut in 0usize..30) {
             iso_us(text.as_bytes());
+            clf_us(text.as_bytes());
             let whole = b"2026-11-22T08:30:00.123456+01:00";
             iso_us(&whole[..cut.min(whole.len())]);
         }

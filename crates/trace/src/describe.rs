@@ -28,6 +28,8 @@ struct Seen {
     /// The access before, counted over all keys.
     last: u64,
     hints: u32,
+    /// Its size was told.
+    sized: bool,
 }
 
 /// What is counted of a hint set (CLIC, section 3).
@@ -71,7 +73,7 @@ pub struct Description {
     pub one_hit_keys: u64,
     /// Bytes of all keys, each as first seen.
     pub footprint_bytes: u64,
-    /// Keys whose first access tells no size; they count as 0 bytes.
+    /// Keys of which no access tells a size; they count as 0 bytes.
     pub keys_without_size: u64,
     /// Bytes of all accesses.
     pub requested_bytes: u64,
@@ -166,7 +168,7 @@ impl Description {
         } else {
             self.hint_sets_left_out += 1;
         }
-        let now = Seen { requests: 1, last: self.requests, hints: record.hints };
+        let now = Seen { requests: 1, last: self.requests, hints: record.hints, sized: record.size.is_some() };
         match keys.get_mut(&(record.space, record.key.clone())) {
             Some(seen) => {
                 let distance = self.requests - seen.last;
@@ -175,7 +177,12 @@ impl Description {
                     counts.read_again += 1;
                     counts.distances += distance;
                 }
-                *seen = Seen { requests: seen.requests + 1, ..now };
+                if now.sized && !seen.sized {
+                    self.footprint_bytes += size;
+                    self.keys_without_size -= 1;
+                    self.sizes[bucket(size)] += 1;
+                }
+                *seen = Seen { requests: seen.requests + 1, sized: seen.sized || now.sized, ..now };
             }
             None => {
                 self.footprint_bytes += size;

@@ -17,12 +17,15 @@ pub enum TraceError {
         source: io::Error,
     },
     /// Neither the file's ending nor its first bytes tell its format.
-    #[error("neither its name nor its first bytes tell its format; give --trace-format, one of: {known}")]
+    #[error(
+        "neither its name nor its first bytes tell its format; most likely are {likely}: give one with \
+         --trace-format, --help lists all"
+    )]
     UnknownFormat {
         /// The file asked for.
         path: PathBuf,
-        /// Names that can be given.
-        known: String,
+        /// The three formats that are nearest.
+        likely: String,
     },
     /// There is not a byte in it.
     #[error("the file is empty")]
@@ -164,6 +167,15 @@ impl TraceError {
     /// True if only one record is wrong, and what follows it may be right.
     pub(crate) fn is_about_one_record(&self) -> bool {
         matches!(self, TraceError::Line { .. } | TraceError::Malformed { .. })
+    }
+
+    /// Where something is wrong and what, without what to do.
+    pub(crate) fn place_and_reason(&self) -> String {
+        match self {
+            TraceError::Line { line, column, reason, .. } => format!("line {line}{}: {reason}", of_column(column)),
+            TraceError::Malformed { offset, reason } => format!("byte {offset}: {reason}"),
+            other => other.to_string(),
+        }
     }
 
     /// True if the trace merely has no end block, so that a caller may take this for its end.

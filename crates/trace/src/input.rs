@@ -4,17 +4,15 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, stdin};
 use std::path::Path;
 
-use crate::TraceReader;
 use crate::column_names::ColumnNames;
-use crate::dictionary::Dictionary;
 use crate::error::TraceError;
-use crate::record::Record;
+pub(crate) use crate::stream::{Next, Stream};
 
 /// Longest line of a text trace in bytes, without its line end.
 pub const LINE_BYTES_MAX: usize = 128 * 1024;
 
 /// Bytes at the start of a trace by which its format may be recognised.
-pub const HEAD_BYTES: usize = 512;
+pub const HEAD_BYTES: usize = 4096;
 
 /// The path that means standard input; a file of this name is `./-`.
 pub const STANDARD_INPUT: &str = "-";
@@ -63,6 +61,10 @@ pub struct Source {
     line: u64,
     /// Where the line taken last began.
     line_offset: u64,
+    /// Whether the line taken last has its end.
+    line_ended: bool,
+    /// Longest line.
+    line_max: usize,
     /// What is malformed is passed over and counted.
     lenient: bool,
     /// What columns of a table are called.
@@ -73,18 +75,36 @@ impl Source {
     /// Reads `reader` as it is.
     pub fn new(reader: impl Read + Send + 'static) -> Source {
         let reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
-        Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false, columns: ColumnNames::default() }
+        Source {
+            reader,
+            offset: 0,
+            line: 0,
+            line_offset: 0,
+            line_ended: false,
+            line_max: LINE_BYTES_MAX,
+            lenient: false,
+            columns: ColumnNames::default(),
+        }
     }
 
-    /// Opens a file. It is decompressed as its name says, or if it begins as compressed files do and `plain`, that its
-    /// name ends in that of an uncompressed format, does not hold.
-    pub(crate) fn open(path: &Path, compression: Option<Compression>, plain: bool) -> Result<Source, TraceError> {
+    /// What a path stands for: a file, or [`STANDARD_INPUT`].
+    pub(crate) fn bytes_of(path: &Path) -> Result<Box<dyn Read + Send>, TraceError> {
+        if path == Path::new(STANDARD_INPUT) {
+            return Ok(Box::new(stdin()));
+        }
+        let file = File::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
+        Ok(Box::new(file))
+    }
+
+    /// What `file` has. It is decompressed as its name says, or if it begins as compressed files do and `plain`, that
+    /// its name ends in that of an uncompressed format, does not hold.
+    pub(crate) fn open(
+        mut file: Box<dyn Read + Send>,
+        path: &Path,
+        compression: Option<Compression>,
+        plain: bool,
+    ) -> Result<Source, TraceError> {
         let failed = |source| TraceError::Open { path: path.to_owned(), source };
-        let mut file: Box<dyn Read + Send> = if path == Path::new(STANDARD_INPUT) {
-            Box::new(stdin())
-        } else {
-            Box::new(File::open(path).map_err(failed)?)
-        };
         let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
         (&mut file).take(MAGIC_BYTES_MAX as u64).read_to_end(&mut head).map_err(failed)?;
         if head.is_empty() {
@@ -140,6 +160,16 @@ impl Source {
         let whole = Cursor::new(head.clone()).chain(failing).chain(rest);
         self.reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, whole));
         head
+    }
+
+    /// Lines may be so long.
+    pub(crate) fn allow_lines_of(&mut self, bytes: usize) {
+        self.line_max = bytes;
+    }
+
+    /// Whether the line taken last has its end: the last of a log that is still written may be a part of one.
+    pub(crate) fn line_is_whole(&self) -> bool {
+        self.line_ended
     }
 
     /// Bytes taken so far.
@@ -221,14 +251,15 @@ impl Source {
             let taken = end.unwrap_or(available.len());
             let last = available.is_empty() || end.is_some();
             any |= !available.is_empty();
-            if line.len() + taken > LINE_BYTES_MAX {
-                return Err(TraceError::LineTooLong { line: self.line + 1, limit: LINE_BYTES_MAX });
+            if line.len() + taken > self.line_max {
+                return Err(TraceError::LineTooLong { line: self.line + 1, limit: self.line_max });
             }
             line.extend_from_slice(&available[..taken]);
             let consumed = taken + usize::from(end.is_some());
             self.reader.consume(consumed);
             self.offset += consumed as u64;
             if last {
+                self.line_ended = end.is_some();
                 break;
             }
         }
@@ -262,159 +293,6 @@ fn failed(offset: u64, source: std::io::Error) -> TraceError {
         return TraceError::Cut { offset, what: "in the middle of its compression" };
     }
     TraceError::Read { offset, source }
-}
-
-/// What each format's reader does; [`Stream`] makes an iterator of it.
-pub(crate) trait Next {
-    /// The next record, `None` at the end.
-    fn next_record(&mut self) -> Result<Option<Record>, TraceError>;
-
-    /// Appends at most so many records, none at the end. Those before an error are appended.
-    fn next_records(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
-        for _ in 0..most {
-            match self.next_record()? {
-                Some(record) => batch.push(record),
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// As [`TraceReader::fill_requests`].
-    fn next_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
-        for _ in 0..most {
-            match self.next_record()? {
-                Some(record) => batch.extend(record.request()),
-                None => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Where it reads from, if after a malformed record it can go on with the next.
-    fn source(&self) -> Option<&Source> {
-        None
-    }
-
-    /// Whether a trace that is cut ends there, without an error.
-    fn takes_cut(&self) -> bool {
-        self.source().is_some_and(|source| source.lenient)
-    }
-
-    /// What its numbers mean.
-    fn dictionary(&self) -> Option<&Dictionary> {
-        None
-    }
-
-    /// What whoever reads the figures has to know.
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// Ends after the first error or the end, whichever comes first; if its source is lenient, only after an error that is
-/// not about a single record.
-pub(crate) struct Stream<R> {
-    pub(crate) reader: R,
-    done: bool,
-    skipped: u64,
-    /// Where the trace was cut.
-    cut: Option<String>,
-}
-
-impl<R> Stream<R> {
-    pub(crate) fn new(reader: R) -> Stream<R> {
-        Stream { reader, done: false, skipped: 0, cut: None }
-    }
-}
-
-impl<R: Next> Stream<R> {
-    /// Whether a malformed record is counted and no error.
-    fn passes_over(&self) -> bool {
-        self.reader.source().is_some_and(|source| source.lenient)
-    }
-
-    /// After an error all is over. A cut is remembered; it is no error where it was asked to be none.
-    fn over(&mut self, error: TraceError) -> Result<(), TraceError> {
-        self.done = true;
-        match error {
-            TraceError::Cut { offset, what } if self.reader.takes_cut() => {
-                self.cut =
-                    Some(format!("byte {offset}: the trace is cut short ({what}); only what came before was read"));
-                Ok(())
-            }
-            error => {
-                self.cut = error.is_truncated().then(|| error.to_string());
-                Err(error)
-            }
-        }
-    }
-}
-
-impl<R: Next + Send + 'static> Stream<R> {
-    pub(crate) fn boxed(reader: R) -> crate::Records {
-        Box::new(Stream::new(reader))
-    }
-}
-
-impl<R: Next> Iterator for Stream<R> {
-    type Item = Result<Record, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        loop {
-            match self.reader.next_record() {
-                Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
-                Err(error) => return self.over(error).err().map(Err),
-                Ok(None) => {
-                    self.done = true;
-                    return None;
-                }
-                Ok(Some(record)) => return Some(Ok(record)),
-            }
-        }
-    }
-}
-
-impl<R: Next + Send> TraceReader for Stream<R> {
-    fn fill(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
-        let begun = batch.len();
-        while !self.done && batch.len() - begun < most {
-            let before = batch.len();
-            match self.reader.next_records(batch, most - (before - begun)) {
-                Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
-                Err(error) => return self.over(error),
-                Ok(()) => self.done = batch.len() == before,
-            }
-        }
-        Ok(())
-    }
-
-    fn fill_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
-        if self.done {
-            return Ok(false);
-        }
-        match self.reader.next_requests(batch, most) {
-            Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
-            Err(error) => self.over(error)?,
-            Ok(more) => self.done = !more,
-        }
-        Ok(!self.done)
-    }
-
-    fn dictionary(&self) -> Option<&Dictionary> {
-        self.reader.dictionary()
-    }
-
-    fn skipped(&self) -> u64 {
-        self.skipped
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.reader.warnings().into_iter().chain(self.cut.clone()).collect()
-    }
 }
 
 /// Microseconds of a time in seconds; digits beyond the sixth decimal do not count.
@@ -487,10 +365,10 @@ mod tests {
 
     #[test]
     fn the_head_is_seen_and_stays() {
-        let bytes: Vec<u8> = (0..2000u32).map(|n| n as u8).collect();
+        let bytes: Vec<u8> = (0..9000u32).map(|n| n as u8).collect();
         let mut source = Source::new(Cursor::new(bytes.clone()));
         assert_eq!(source.head(), bytes[..HEAD_BYTES]);
-        let mut all = vec![0; 3000];
+        let mut all = vec![0; 9999];
         assert_eq!(source.fill(&mut all).unwrap(), bytes.len());
         assert_eq!(all[..bytes.len()], bytes);
     }

@@ -26,6 +26,7 @@ mod arc;
 mod be32;
 mod be64;
 mod big_cache;
+mod chance;
 mod column_names;
 mod csv;
 mod csv_writer;
@@ -38,8 +39,10 @@ pub mod fbt;
 mod htr;
 mod input;
 mod lcs;
+mod likely;
 mod lines;
 mod lirs;
+mod logs;
 mod mooncake;
 mod mqsim;
 mod msr;
@@ -48,6 +51,7 @@ mod packed;
 mod penalties;
 mod record;
 pub mod replay;
+mod stream;
 mod summary;
 mod systor;
 mod tencent;
@@ -56,7 +60,8 @@ mod vscsi;
 mod wikimedia;
 pub mod words;
 
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 pub use arc::BLOCKS_PER_LINE_MAX;
 pub use column_names::ColumnNames;
@@ -68,6 +73,7 @@ pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
 use input::Compression;
 pub use input::{HEAD_BYTES, LINE_BYTES_MAX, STANDARD_INPUT, Source};
 pub use lines::REQUESTS_PER_LINE_MAX;
+pub use logs::LOG_LINE_BYTES_MAX;
 pub use record::{Kind, Record, TraceKey, mix};
 pub use summary::{SUMMARY_KEYS_MAX, Summary};
 
@@ -109,6 +115,11 @@ pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
         0
     }
 
+    /// What was wrong with the first of those, and where.
+    fn first_skipped(&self) -> Option<&str> {
+        None
+    }
+
     /// What whoever reads the figures has to know of how the trace was read, a line each: complete at the end.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -123,8 +134,11 @@ pub struct TraceOptions {
     /// Pass over malformed records and count them, as far as the format can tell where the next begins (a text, or
     /// records of one length); else the first one ends the trace with an error.
     pub lenient: bool,
-    /// Names that columns of a CSV have in place of ours; with any the format is `csv`, if none is given.
+    /// Names that columns of a CSV have in place of ours, or fields of JSON lines; with any the format is one of these
+    /// two, if none is given.
     pub columns: ColumnNames,
+    /// A file of forebay's own format that has what came on [`STANDARD_INPUT`], to be read in place of that.
+    pub kept: Option<PathBuf>,
 }
 
 /// One trace format, declared once.
@@ -165,6 +179,15 @@ pub const FORMATS: &[&Format] = &[
     &big_cache::FORMAT,
     &wikimedia::FORMAT,
     &mooncake::FORMAT,
+    &logs::access::FORMAT,
+    &logs::alb::FORMAT,
+    &logs::monitor::FORMAT,
+    &logs::memcached::FORMAT,
+    #[cfg(feature = "sql")]
+    &logs::csvlog::FORMAT,
+    #[cfg(feature = "sql")]
+    &logs::jsonlog::FORMAT,
+    &csv::json_lines::FORMAT,
 ];
 
 /// Opens the trace at `path` in the named format, or in the one that its ending or its first bytes tell.
@@ -178,17 +201,28 @@ const MARKED: &[&Format] = &[&fbt::FORMAT, &htr::FORMAT, &lcs::FORMAT];
 /// As [`open`], with all options. A file whose name ends in `.zst` or `.gz`, or that begins as such files do, is
 /// decompressed on the way; [`STANDARD_INPUT`] is what comes there.
 pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
+    match &options.kept {
+        Some(kept) if path == Path::new(STANDARD_INPUT) => (fbt::FORMAT.open)(Source::new(Source::bytes_of(kept)?)),
+        _ => open_bytes(Source::bytes_of(path)?, path, options),
+    }
+}
+
+/// As [`open_with`], of what `bytes` has in place of the file; its name still counts.
+pub fn open_bytes(bytes: Box<dyn Read + Send>, path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let (name, compression) = Compression::of_name(&name);
     let known = || FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
     let by_ending: Vec<&'static Format> = FORMATS.iter().copied().filter(|format| format.ends(name)).collect();
-    let mut source = Source::open(path, compression, !by_ending.is_empty())?;
+    let mut source = Source::open(bytes, path, compression, !by_ending.is_empty())?;
     if options.lenient {
         source.be_lenient();
     }
     source.name_columns(options.columns.clone());
     let chosen = match (&options.format, &by_ending[..]) {
-        (None, _) if !options.columns.pairs().is_empty() => &csv::FORMAT,
+        (None, _) if !options.columns.pairs().is_empty() => match source.head().trim_ascii_start().first() {
+            Some(b'{') => &csv::json_lines::FORMAT,
+            _ => &csv::FORMAT,
+        },
         (Some(wanted), _) => *(FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(wanted)))
             .ok_or_else(|| TraceError::NoSuchFormat { name: wanted.to_owned(), known: known() })?,
         (None, several) => {
@@ -201,7 +235,7 @@ pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceEr
             let recognised = candidates.iter().find(|format| (format.recognises)(&head));
             *recognised
                 .or(several.first())
-                .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned(), known: known() })?
+                .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned(), likely: likely::three(&head) })?
         }
     };
     (chosen.open)(source)
@@ -218,7 +252,8 @@ pub fn ending_of_another(path: &Path) -> Option<&'static str> {
 /// As [`open_with`], of a trace that was read before: refused where it is no file, as what a pipe had is gone then.
 pub fn open_again(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     match std::fs::metadata(path) {
-        _ if path == Path::new(STANDARD_INPUT) => Err(TraceError::NotAgain),
+        _ if path == Path::new(STANDARD_INPUT) && options.kept.is_none() => Err(TraceError::NotAgain),
+        _ if path == Path::new(STANDARD_INPUT) => open_with(path, options),
         Ok(found) if !found.is_file() => Err(TraceError::NotAgain),
         _ => open_with(path, options),
     }

@@ -106,6 +106,15 @@ pub fn mix(x: u64) -> u64 {
 }
 
 impl TraceKey {
+    /// How long [`TraceKey::to_bytes`] is.
+    pub fn name_bytes(&self) -> usize {
+        match self {
+            TraceKey::None => 0,
+            TraceKey::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
+            TraceKey::Bytes(bytes) => bytes.len(),
+        }
+    }
+
     /// The key as bytes for a system that knows only byte strings: numbers in decimal.
     pub fn to_bytes(&self) -> Bytes {
         match self {

@@ -7,6 +7,7 @@ use std::io::Write;
 use bytes::Bytes;
 
 use crate::Records;
+use crate::chance::{uniform, zipf};
 pub use crate::csv_writer::{CsvWritten, to_csv};
 use crate::dictionary::{Dictionary, HintSchema, HintSetDefinition};
 use crate::error::TraceError;
@@ -28,14 +29,19 @@ pub const NOISE_TYPES_MAX: usize = 8;
 pub const NOISE_DOMAIN_MAX: usize = 10_000;
 
 /// Writes all records with the definitions that they need; their number. A trace that is cut short is written up to
-/// its cut.
-pub fn convert<W: Write>(records: &mut Records, writer: &mut Writer<W>) -> Result<u64, TraceError> {
+/// its cut. `met` hears of each.
+pub fn convert<W: Write>(
+    records: &mut Records,
+    writer: &mut Writer<W>,
+    mut met: impl FnMut(),
+) -> Result<u64, TraceError> {
     let mut named = Named::default();
     while let Some(record) = whole(records.next())? {
         if let Some(dictionary) = records.dictionary() {
             named.define(&record, dictionary, writer)?;
         }
         writer.append(&record)?;
+        met();
     }
     Ok(writer.records())
 }
@@ -318,28 +324,6 @@ fn define_noisy<W: Write>(
     writer.define_hint_set(id, HintSetDefinition { schema: number, values })
 }
 
-/// Sums of the shares of ranks, the last about 1.
-fn zipf(domain: usize, exponent: f64) -> Vec<f64> {
-    let weights: Vec<f64> = (1..=domain).map(|rank| (rank as f64).powf(-exponent)).collect();
-    let whole: f64 = weights.iter().sum();
-    weights
-        .iter()
-        .scan(0.0, |sum, weight| {
-            *sum += weight / whole;
-            Some(*sum)
-        })
-        .collect()
-}
-
-/// A number from 0 up to 1 (splitmix64).
-fn uniform(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut x = *state;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ (x >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-}
-
 fn limit(name: &'static str, limit: usize, found: usize) -> Result<(), TraceError> {
     let exceeded = TraceError::Limit { name, limit: limit as u64, found: found as u64 };
     if found > limit { Err(exceeded) } else { Ok(()) }
@@ -389,7 +373,7 @@ mod tests {
     #[test]
     fn what_is_converted_is_the_same() {
         let mut writer = writer();
-        assert_eq!(convert(&mut trace(9), &mut writer).expect("sound"), 9);
+        assert_eq!(convert(&mut trace(9), &mut writer, || ()).expect("sound"), 9);
         let (records, dictionary) = read(writer);
         let mut original = trace(9);
         let expected: Vec<Record> = original.by_ref().map(|record| record.expect("sound")).collect();
@@ -463,7 +447,7 @@ mod tests {
         }
         // Converted, vertices of all types keep their names too.
         let mut writer = self::writer();
-        convert(&mut typed(3, "Pay", ["a", "b"]), &mut writer).expect("sound");
+        convert(&mut typed(3, "Pay", ["a", "b"]), &mut writer, || ()).expect("sound");
         assert_eq!(read(writer).1.vertex(0, 6).map(|name| &name[..]), Some(&b"b"[..]));
     }
 

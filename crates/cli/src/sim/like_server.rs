@@ -11,6 +11,7 @@ use forebay_sim::row::Row;
 use super::{OutputForm, SimArgs, checks, model, policies, threads};
 use crate::error::CommandError;
 use crate::progress::Bar;
+use crate::standard_input::{self, Kept};
 use crate::{graph, say, trace};
 
 /// Runs it.
@@ -38,6 +39,9 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
     for (trace, name) in checks::named(&args.traces) {
         let warn = |warning: &str| trace::say_warnings(trace, &[warning.to_owned()]);
         let _waits = if args.quiet { None } else { super::waiting::tell(trace) };
+        let kept = standard_input::is(trace).then(|| Kept::read(&options.trace, progress)).transpose()?;
+        let mut options = options.clone();
+        options.trace.kept = kept.as_ref().map(Kept::path);
         let of_trace = like_server::run(trace, &options, progress, warn);
         let of_trace = of_trace.map_err(|error| CommandError::Failed(error.to_string()))?;
         rows.extend(of_trace.into_iter().map(|row| Row { trace: name.clone(), ..row }));

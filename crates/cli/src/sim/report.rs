@@ -43,7 +43,8 @@ fn run(args: &SimArgs, options: &LabOptions) -> Run {
     given("malformed records", args.lenient.then(|| "passed over".to_owned()));
     let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     let command = std::iter::once("forebay".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
-    Run { command, program: format!("forebay {}", env!("CARGO_PKG_VERSION")), settings }
+    let program = format!("forebay {}", env!("CARGO_PKG_VERSION"));
+    Run { command, program, price: args.price_per_gib_month, settings }
 }
 
 fn sample(options: &LabOptions) -> String {

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use forebay_trace::STANDARD_INPUT;
-
-use crate::say;
+use crate::{say, standard_input};
 
 /// Who waits so long is told for what.
 const TOLD: Duration = Duration::from_secs(2);
@@ -19,15 +17,15 @@ pub fn is_pipe(trace: &Path) -> bool {
 
 /// Says what is waited for, unless the answer is dropped before.
 pub fn tell(trace: &Path) -> Option<Sender<()>> {
-    let from = match trace {
-        trace if trace == Path::new(STANDARD_INPUT) => "standard input".to_owned(),
-        trace if is_pipe(trace) => format!("the pipe {}", trace.display()),
+    let waits_for = match trace {
+        trace if standard_input::is(trace) => "reads standard input to its end, or to Ctrl-C".to_owned(),
+        trace if is_pipe(trace) => format!("waits for the end of a trace from the pipe {}", trace.display()),
         _ => return None,
     };
     let (over, waits) = mpsc::channel();
     std::thread::spawn(move || {
         if waits.recv_timeout(TOLD) == Err(RecvTimeoutError::Timeout) {
-            say::note(format_args!("forebay: waits for the end of a trace from {from}"));
+            say::note(format_args!("forebay: {waits_for}"));
         }
     });
     Some(over)

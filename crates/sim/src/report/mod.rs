@@ -9,6 +9,7 @@ mod tables;
 
 use crate::results::OfTrace;
 use crate::row::Row;
+use crate::shown::{bytes, grouped};
 
 /// How the figures came about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Run {
     pub command: String,
     /// The program's name and version.
     pub program: String,
+    /// What a GiB of memory costs for a month, if that was said.
+    pub price: Option<f64>,
     /// What was chosen, or is so by default: name and value.
     pub settings: Vec<(&'static str, String)>,
 }
@@ -29,33 +32,6 @@ pub fn html(run: &Run, traces: &[OfTrace]) -> String {
 /// A share in percent, with its unit.
 fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
-}
-
-/// A whole number with thin spaces between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let first = digits.len() % 3;
-    let mut text = digits[..first].to_owned();
-    for at in (first..digits.len()).step_by(3) {
-        if at > 0 {
-            text.push('\u{2009}');
-        }
-        text += &digits[at..at + 3];
-    }
-    text
-}
-
-/// Bytes in the largest unit that leaves something before the point.
-fn bytes(number: u64) -> String {
-    let (mut value, mut unit) = (number as f64, 0);
-    while value >= 1024.0 && unit < 4 {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{number} B"),
-        _ => format!("{value:.1} {}", ["B", "KiB", "MiB", "GiB", "TiB"][unit]),
-    }
 }
 
 /// A size as it was given, and what that is.
@@ -99,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_page_needs_nothing_and_escapes_all() {
-        let run = Run { command: "forebay sim '<x>' && y".into(), program: "forebay 1".into(), settings: vec![] };
+        let run = Run { command: "forebay sim '<x>' && y".into(), program: "forebay 1".into(), ..Run::default() };
         let page = html(&run, &[of(plain())]);
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"), "{page}");
         for part in ["a &lt;b&gt; &amp; 'c'.lis", "&lt;x&gt;", "default-src 'none'", "prefers-color-scheme:dark"] {

@@ -7,7 +7,10 @@ use crate::draw;
 use crate::results::OfTrace;
 
 use super::charts::{by_bytes, pictures};
-use super::{Run, bytes, grouped, tables};
+use crate::shown::{bytes, grouped};
+use crate::verdict::verdict;
+
+use super::{Run, tables};
 
 /// Nothing is loaded and nothing runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -36,7 +39,7 @@ pub(super) fn page(run: &Run, traces: &[OfTrace]) -> Markup {
                     } } }
                 }
                 main {
-                    @for (at, of) in traces.iter().enumerate() { (section(at, of)) }
+                    @for (at, of) in traces.iter().enumerate() { (section(at, of, run)) }
                     (how(run))
                 }
             }
@@ -44,12 +47,16 @@ pub(super) fn page(run: &Run, traces: &[OfTrace]) -> Markup {
     }
 }
 
-fn section(at: usize, of: &OfTrace) -> Markup {
+fn section(at: usize, of: &OfTrace, run: &Run) -> Markup {
     let whole = of.whole();
+    let said = verdict(of, run.price);
     html! {
         section id=(format!("trace-{at}")) {
             h2 { (of.name) }
             p.facts { (facts(of)) }
+            @if let Some((first, rest)) = said.split_first() {
+                p.verdict { strong { (first) } @for sentence in rest { " " (sentence) } }
+            }
             @if let Some(least) = &of.least { (tables::least(least, of)) }
             (tables::in_short(of))
             @if !of.without_error().is_empty() { p.note {

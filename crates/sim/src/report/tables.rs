@@ -7,9 +7,10 @@ use crate::contender::OFFLINE;
 use crate::latency::{Modelled, shown};
 use crate::results::{Least, OfTrace, to_three_digits};
 use crate::row::Row;
+use crate::shown::{bytes, grouped};
 
 use super::charts::{learners, sizes};
-use super::{bytes, grouped, percent, size};
+use super::{percent, size};
 
 /// Lines of the table of clients.
 const CLIENT_LINES_MAX: usize = 2000;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::names::Names;
 use super::{CLIENTS_NAMED_MAX, Row, TYPES_NAMED_MAX};
-use crate::date::iso_us;
+use crate::date::{clf_us, iso_us};
 use crate::dictionary::Dictionary;
 use crate::input::{decimal, seconds, unexpected};
 use crate::lines::REQUESTS_PER_LINE_MAX;
@@ -169,6 +169,7 @@ fn time_us(field: &[u8]) -> Result<u64, String> {
         Ok(milliseconds @ 100_000_000_000..100_000_000_000_000) => Some(milliseconds * 1_000),
         Ok(microseconds @ 100_000_000_000_000..100_000_000_000_000_000) => Some(microseconds),
         Ok(nanoseconds @ 100_000_000_000_000_000..) => Some(nanoseconds / 1_000),
+        _ if field.contains(&b'/') => clf_us(field),
         _ if field.contains(&b'-') => iso_us(field),
         _ => seconds(field).ok(),
     };

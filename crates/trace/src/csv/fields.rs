@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// The fields of a line; after an error there are none.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     rest: Option<&'a [u8]>,
     between: u8,
 }

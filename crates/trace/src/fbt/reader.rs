@@ -24,7 +24,7 @@ impl Reader {
 
     /// As [`Reader::new`], from a file, which may be compressed as a whole with zstd.
     pub fn open(path: &Path) -> Result<Reader, TraceError> {
-        Reader::from_source(Source::open(path, None, false)?)
+        Reader::from_source(Source::open(Source::bytes_of(path)?, path, None, false)?)
     }
 
     /// Unix time in microseconds of the trace's zero; 0 where unknown.

@@ -1,5 +1,5 @@
-//! A SELECT from several tables as the accesses that it is: rows of one table are found by a value, those of another by
-//! a column of the first.
+//! A SELECT from several tables as the accesses that it is. Rows of one table are found by a value, and those of
+//! another by a column of the first.
 
 use std::collections::BTreeSet;
 
