@@ -259,6 +259,36 @@ fn what_a_late_start_has_shown_is_neither_kept_nor_built_on() {
     resumes_with_both(&mut first);
 }
 
+/// A start that does not reach the database, while another owner takes it over, finds that owner there. It answers
+/// nothing from then on, as one that was never started again.
+#[test]
+fn a_late_start_that_finds_another_owner_is_fenced() {
+    let mut first = First::start();
+    let mut client = Connection::new(first.forebay.address);
+    assert_eq!(client.call(&["SET", "both", "old"]), ok());
+    first.network.close();
+    assert_eq!(client.call(&["SET", "both", "first"]), ok());
+    first.forebay.kill9();
+    first.forebay.restart();
+    client = Connection::new(first.forebay.address);
+    assert_eq!(client.call(&["GET", "both"]), Reply::bulk(b"first"));
+    let mut second = first.second();
+    let mut other = Connection::new(second.address);
+    assert_eq!(other.call(&["SET", "both", "second"]), ok());
+    first.network.pass();
+    first.is_fenced();
+    for command in ["GET both", "SET both again", "SET new 1"] {
+        refuses(&mut client, &command.split(' ').collect::<Vec<_>>());
+    }
+    assert!(http(&first.http, "/metrics").contains("\nforebay_store_fenced 1\n"));
+    assert_eq!(first.forebay.log().matches(ANSWERS).count(), 1, "{}", first.forebay.log());
+    assert_eq!(other.call(&["GET", "both"]), Reply::bulk(b"second"));
+    first.forebay.kill9();
+    second.terminate();
+    first.forebay.restart();
+    is_suspended(&mut Connection::new(first.forebay.address));
+}
+
 /// A start after an operator's word, before all was applied, is not suspended. Its journal says what was known before
 /// the second owner came, which is not so.
 #[test]

@@ -8,7 +8,7 @@ use forebay::outage::{
     incarnation_of, seen_incarnation_of,
 };
 use forebay::runtime::Runtime;
-use forebay::store::late::Late;
+use forebay::store::late::{Late, NotOpened};
 use forebay::store::{Caps, Store};
 use forebay::tier::Tier;
 use forebay::version::OwnerId;
@@ -261,12 +261,13 @@ async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, Comm
     let catalogue = postgres::catalogue(known.remembered.clone(), &settings.maps);
     // By then something may wait, whether it does now or not.
     let (settings, known) = (Arc::new(settings.clone()), Known { waiting: true, ..known });
-    let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
+    let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> {
         let (settings, known) = (settings.clone(), known.clone());
         Box::pin(async move {
             match database::open_again(&settings, known).await {
                 Ok(database) => Ok(Arc::new(database) as Arc<dyn Store>),
-                Err(error) => Err(error.to_string()),
+                Err(CommandError::Database(OpenError::Taken { over: Some(over), .. })) => Err(NotOpened::Taken(over)),
+                Err(error) => Err(NotOpened::Unreachable(error.to_string())),
             }
         })
     };

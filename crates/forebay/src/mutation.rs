@@ -156,6 +156,8 @@ pub enum Fault {
     KeptDenied,
     /// An owner that has lost its store to another goes on taking writes.
     FencedOwnerWrites,
+    /// A start that did not reach its database, and then finds another owner there, goes on as if it were away.
+    TakenTakenForAway,
     /// A document is overwritten as it was computed, in place of being changed (hole 8).
     WholeDocumentDrained,
     /// What the store refuses is sent again instead of being set aside (hole 16).

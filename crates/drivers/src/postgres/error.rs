@@ -93,6 +93,9 @@ pub enum OpenError {
         from: String,
         /// When it began.
         since: String,
+        /// Who has taken the database over since the opening that is known; none if the holder may be an earlier
+        /// connection of this one.
+        over: Option<String>,
     },
     /// A backend of an earlier forebay does not end.
     #[error(

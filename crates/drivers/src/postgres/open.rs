@@ -188,7 +188,9 @@ pub(super) async fn look(keeper: Session, address: &Address, known: &Known) -> R
     if let Some(other) = seen.filter(|other| known.waiting && other.database != place.database && !place.is(other)) {
         return Err(OpenError::OtherDatabase { place: address.place(), database: other.database.clone() });
     }
-    lock(client, address).await?;
+    if let Err(error) = lock(client, address).await {
+        return Err(overtaken(client, address, known, error).await);
+    }
     schema(client, address).await?;
     let meta = meta(client, address).await?;
     if meta.format != sql::FORMAT {
@@ -287,10 +289,24 @@ pub(super) async fn lock(client: &Client, address: &Address) -> Result<(), OpenE
                 Some(row) => (row.get::<_, i32>(0).to_string(), row.get(1), row.get(2)),
                 None => ("unknown".to_owned(), "unknown".to_owned(), "unknown".to_owned()),
             };
-            return Err(OpenError::Taken { place: address.place(), pid, from, since });
+            return Err(OpenError::Taken { place: address.place(), pid, from, since, over: None });
         }
         sleep(LOOK_AGAIN).await;
     }
+}
+
+/// `error` with the owner that has taken the database over since the opening that is `known`, if it says that the
+/// database is taken. Without one, an earlier connection of our own may hold the lock: the server may not know yet that
+/// its process has ended.
+async fn overtaken(client: &Client, address: &Address, known: &Known, error: OpenError) -> OpenError {
+    let OpenError::Taken { place, pid, from, since, .. } = error else { return error };
+    let by = async {
+        let meta = meta(client, address).await.ok().filter(|meta| meta.has_owners)?;
+        let own = Own { owner: known.owner?.to_string(), run: meta.run, journal: true };
+        let by = Owners::read(client).await.ok()?.since(&own, meta.incarnation, known)?;
+        Some(format!("another forebay has taken this database over: {by}, incarnation {}", meta.incarnation))
+    };
+    OpenError::Taken { place, pid, from, since, over: by.await }
 }
 
 /// Makes forebay's own schema if it is not there.

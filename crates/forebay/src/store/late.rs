@@ -12,11 +12,21 @@ use super::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, Read, ReadError
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
+/// Why a store can't be opened.
+#[derive(Clone, Debug)]
+pub enum NotOpened {
+    /// It can't be reached.
+    Unreachable(String),
+    /// Another owner has it, and has had it since it was ours: for good, as [`Store::fenced`].
+    Taken(String),
+}
+
 /// Opens the store.
-pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, String>> + Send + Sync>;
+pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> + Send + Sync>;
 
 /// What is known of keys and changes while the store can't be asked; each answer as [`Store`] has it under the same
 /// name.
@@ -71,6 +81,8 @@ pub struct Late {
     opening: AsyncMutex<()>,
     /// Why the last one failed.
     why: Mutex<String>,
+    /// Who has taken it over.
+    fenced: OnceLock<String>,
     /// Ids that the store has to keep, once it is there.
     kept: Mutex<Option<TxnId>>,
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
@@ -88,6 +100,7 @@ impl Late {
             opened: OnceLock::new(),
             opening: AsyncMutex::new(()),
             why: Mutex::new(why),
+            fenced: OnceLock::new(),
             kept: Mutex::default(),
             waiting: Mutex::default(),
         }
@@ -107,6 +120,9 @@ impl Late {
         if self.opened.get().is_some() {
             return Ok(());
         }
+        if let Some(why) = self.fenced.get() {
+            return Err(Unavailable(why.clone()));
+        }
         match (self.open)().await {
             Ok(store) => {
                 store.keep_ids_from(*self.kept.lock().unwrap_or_else(PoisonError::into_inner));
@@ -118,9 +134,14 @@ impl Late {
                 }
                 Ok(())
             }
-            Err(why) => {
-                self.why.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&why);
-                Err(Unavailable(why))
+            Err(not) => {
+                let (NotOpened::Unreachable(why) | NotOpened::Taken(why)) = &not;
+                if matches!(not, NotOpened::Taken(_)) && !mutation::on(Fault::TakenTakenForAway) {
+                    tracing::error!("{why}; this one answers NOTOWNER to reads and writes until it is started again");
+                    let _ = self.fenced.set(why.clone());
+                }
+                self.why.lock().unwrap_or_else(PoisonError::into_inner).clone_from(why);
+                Err(Unavailable(why.clone()))
             }
         }
     }
@@ -259,7 +280,10 @@ impl Store for Late {
     }
 
     fn fenced(&self) -> Option<&str> {
-        self.opened.get().and_then(|store| store.fenced())
+        match self.opened.get() {
+            Some(store) => store.fenced(),
+            None => self.fenced.get().map(String::as_str),
+        }
     }
 
     fn figures(&self) -> Option<StoreFigures> {
@@ -365,11 +389,14 @@ mod tests {
     fn it_is_away_until_a_ping_opens_it() {
         let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let seen = there.clone();
-        let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
+        let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> {
             let there = seen.load(std::sync::atomic::Ordering::SeqCst);
-            Box::pin(
-                async move { if there { Ok(Arc::new(Memory::new()) as Arc<dyn Store>) } else { Err("no".into()) } },
-            )
+            Box::pin(async move {
+                match there {
+                    true => Ok(Arc::new(Memory::new()) as Arc<dyn Store>),
+                    false => Err(NotOpened::Unreachable("no".into())),
+                }
+            })
         };
         let caps = Caps { ordered: false, owned: true, applies: true };
         let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open), Box::new(Numbered(7)));
@@ -387,5 +414,31 @@ mod tests {
         assert!(get(&late).is_ok());
         let opened = Memory::new();
         assert_eq!((late.incarnation(), answers(&late, &key)), (opened.incarnation(), answers(&opened, &key)));
+    }
+
+    #[test]
+    fn one_that_another_owner_has_is_fenced_for_good() {
+        let fenced = || {
+            let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+            let seen = asked.clone();
+            let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> {
+                let first = seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+                Box::pin(async move {
+                    match first {
+                        true => Err(NotOpened::Taken("taken over".into())),
+                        false => Ok(Arc::new(Memory::new()) as Arc<dyn Store>),
+                    }
+                })
+            };
+            let caps = Caps { ordered: false, owned: true, applies: true };
+            let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open), Box::new(Numbered(7)));
+            assert_eq!(late.fenced(), None);
+            assert_eq!(late.ping().now_or_never(), Some(Err(Unavailable("taken over".into()))));
+            let again = late.ping().now_or_never().expect("at once");
+            (again.is_err() && late.incarnation() == 0).then(|| late.fenced().map(str::to_owned)).flatten()
+        };
+        assert_eq!(fenced().as_deref(), Some("taken over"));
+        let _fault = mutation::put_back(Some(Fault::TakenTakenForAway));
+        assert_eq!(fenced(), None, "the fault is found");
     }
 }

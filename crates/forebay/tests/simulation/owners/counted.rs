@@ -15,7 +15,7 @@ use forebay::outage::lossy::Lossy;
 use forebay::policy::choose;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::SplitMix;
-use forebay::store::late::{Catalogue, Late};
+use forebay::store::late::{Catalogue, Late, NotOpened};
 use forebay::store::suite::write;
 use forebay::store::{Caps, Commit, CommitOutcome, Form, Store};
 use forebay::txn::{Ahead, Engine, EngineOptions, Mode, PlannedLock, Transaction, TxnKind};
@@ -98,12 +98,12 @@ async fn first_late(world: World<'_>) -> Gate {
     let (runtime, database, network, _) = world;
     let (caps, runtime, database, network) = (CAPS, runtime.clone(), database.clone(), network.clone());
     let open = move |owner: OwnerId, noted: u64| -> Arc<dyn Store> {
-        let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
+        let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> {
             let (runtime, database, network) = (runtime.clone(), database.clone(), network.clone());
             Box::pin(async move {
                 runtime.sleep(Duration::from_micros(runtime.random() % 400)).await;
                 match network.cut.load(Ordering::SeqCst) {
-                    true => Err("the network is cut".to_owned()),
+                    true => Err(NotOpened::Unreachable("the network is cut".to_owned())),
                     false => Ok(database.open(&runtime, &network, owner.0, noted) as Arc<dyn Store>),
                 }
             })
