@@ -50,7 +50,7 @@ impl Ends {
         self.close(client)
     }
 
-    /// What whoever reads the figures has to know.
+    /// What a reader of the figures has to know.
     pub fn warning(&self) -> Option<String> {
         let count = self.came_back;
         (count > 0).then(|| {

@@ -120,7 +120,7 @@ pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
         None
     }
 
-    /// What whoever reads the figures has to know of how the trace was read, a line each: complete at the end.
+    /// What a reader of the figures has to know of how the trace was read, a line each: complete at the end.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

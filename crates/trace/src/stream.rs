@@ -48,7 +48,7 @@ pub(crate) trait Next {
         None
     }
 
-    /// What whoever reads the figures has to know.
+    /// What a reader of the figures has to know.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

@@ -59,7 +59,7 @@ fn read(text: &str) -> Result<Vec<(String, Graph)>, Wrong> {
         let line = token.span.start.line;
         if let Some(annotation) = annotation(&token.token) {
             if !statement.is_empty() || (line == last_line && types.last().is_some_and(Type::has_statements)) {
-                return wrong(line, format!("put '@{annotation}' on a line of its own, before its statement"));
+                return wrong(line, format!("put '@{annotation}' on a separate line, before its statement"));
             }
             annotate(&mut types, line, annotation)?;
             continue;
@@ -220,7 +220,7 @@ mod tests {
             with(&format!("SELECT i.price, u.name {order} WHERE o.id = :id;\n{last}")),
             "T: orders items users w x: orders>items orders>users items>w users>x"
         );
-        // By values of both there is no order; by none of its own it waits for what it is joined to.
+        // Tables whose rows are found by values have no order. One without a value waits for what it is joined to.
         assert_eq!(with("SELECT t.a FROM t, u WHERE t.b = :id AND u.b = 7 AND t.c = u.c"), "T: t u: ");
         assert_eq!(with("SELECT t.a FROM t JOIN u USING (c) JOIN v USING (d) WHERE t.b = :id"), "T: t u v: t>u u>v");
         // What may be of either comes from both.
@@ -292,8 +292,8 @@ mod tests {
             (&with("-- @let x = 1"), "line 2: write '@let :name"),
             (&with("-- @let :id = 1"), "line 2: ':id' is already what line 1 says"),
             (&with("-- @let :x = 'a"), "line 2: Unterminated string"),
-            (&with("SELECT a\nFROM t -- @name x\nWHERE b = :id;"), "line 3: put '@name x' on a line of its own"),
-            (&with("SELECT a FROM t WHERE b = :id; -- @name x"), "line 2: put '@name x' on a line of its own"),
+            (&with("SELECT a\nFROM t -- @name x\nWHERE b = :id;"), "line 3: put '@name x' on a separate line"),
+            (&with("SELECT a FROM t WHERE b = :id; -- @name x"), "line 2: put '@name x' on a separate line"),
             (&with("\nSELECT a FROM t\nWHERE b = :y;"), "line 4: ':y' is neither a parameter nor selected before;"),
             (&with("SELECT * FROM t WHERE b = :id;\nSELECT a FROM u WHERE c = :c;"), "(line 2 selects *:"),
             (&with("SELECT a FROM t WERE b = :id;"), "line 2: Expected: end of statement, found: b"),
@@ -336,6 +336,19 @@ mod tests {
             let said = parse(text).expect_err(text);
             assert!(said.contains(error), "{text}: {said}");
         }
+    }
+
+    /// A server reads types again while it runs: no file may take its stack.
+    #[test]
+    fn a_statement_that_nests_deep_is_refused_and_one_of_many_conditions_is_read() {
+        let with = |conditions: usize| {
+            let more = " AND c = 1".repeat(conditions);
+            parse(&format!("-- @transaction T(:id)\nSELECT a FROM t WHERE b = :id{more};"))
+        };
+        assert_eq!(with(80_000), Err("line 2: a statement of 320009 words is longer than tokens_max 4096".to_owned()));
+        assert!(with(1_000).is_ok());
+        let nested = format!("SELECT a FROM t WHERE {}b = 1{};", "(".repeat(1_900), ")".repeat(1_900));
+        assert!(parse(&nested).is_err_and(|why| why.starts_with("line 1: ")));
     }
 
     proptest::proptest! {

@@ -93,7 +93,7 @@ impl<'a> Asked<'a> {
             }
             _ => return Err("no request of HTTP".into()),
         };
-        // What moved has an answer of its own; what a write of it did is not known to be nothing.
+        // A redirect is no answer to a read. A write that is answered by one may have changed something.
         let counts = matches!(status, 200..=299) || if reads { status == 304 } else { matches!(status, 300..=399) };
         if !counts {
             return Err(format!("status {status}"));

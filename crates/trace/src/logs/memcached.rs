@@ -93,7 +93,7 @@ impl Log for Watch {
         // What was not found has no size.
         let found = kind == Kind::Write || fields.status == b"found";
         let size = number("size", fields.size.filter(|_| found))?;
-        // A connection has a number from 0, and nobody is client 0.
+        // Connections are numbered from 0, and client 0 stands for an unknown one.
         let client = number("cfd", fields.connection)?.map_or(0, |connection| connection.saturating_add(1));
         let key = TraceKey::Bytes(Bytes::from(decoded(key)));
         due.push_back(Record { time_us: Some(time_us), kind, key, size, client, ..Record::default() });

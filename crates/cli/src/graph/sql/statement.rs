@@ -13,6 +13,9 @@ use super::compared::{self, Column, Condition, Side, conditions};
 use super::joined::From;
 use super::{Wrong, wrong};
 
+/// Most words and signs of a statement: conditions nest as deep as they are many, and the stack is not that deep.
+const TOKENS_MAX: usize = 4096;
+
 /// What a graph needs of the rows that a statement asks of one table.
 pub(super) struct Access {
     pub table: String,
@@ -42,6 +45,9 @@ pub(super) enum Statement {
 }
 
 pub(super) fn read(line: u64, tokens: Vec<TokenWithSpan>) -> Result<Statement, Wrong> {
+    if tokens.len() > TOKENS_MAX {
+        return wrong(line, format!("a statement of {} words is longer than tokens_max {TOKENS_MAX}", tokens.len()));
+    }
     let queries: Vec<u64> = tokens.iter().filter(|token| is_select(&token.token)).map(|t| t.span.start.line).collect();
     let mut parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
     let parsed = parser.parse_statement().map_err(|error| syntax(line, &error.to_string()))?;

@@ -192,7 +192,7 @@ impl Type {
             let origin = self.columns.origin(&access.table, column).clone();
             self.columns.set(&access.table, column, origin);
         }
-        // What was compared is what it was compared with, whoever tells it.
+        // A column that was compared with a value has that value, although the access gives it as well.
         for column in access.columns.iter().chain(&access.gives).filter(|column| !compared.contains(column)) {
             self.columns.set(&access.table, column, BTreeSet::from([number]));
         }
