@@ -59,6 +59,9 @@ func address() string {
 	return "127.0.0.1:" + os.Getenv("FOREBAY_CLIENTS_PORT")
 }
 
+// expires is the round in six whose key expires.
+const expires = 3
+
 // change changes the key by one of several ways, and says what it holds then.
 func change(writer *redis.Client, key string, round int) (string, error) {
 	value := fmt.Sprintf("v%d", round)
@@ -73,7 +76,7 @@ func change(writer *redis.Client, key string, round int) (string, error) {
 		return value, err
 	case 2:
 		return "", writer.Del(ctx, key).Err()
-	case 3:
+	case expires:
 		err := writer.Do(ctx, "SET", key, value, "PX", 20).Err()
 		time.Sleep(50 * time.Millisecond)
 		return "", err
@@ -100,7 +103,8 @@ func TestCachingSeesEachWrite(t *testing.T) {
 				for _, kept := range []bool{false, true} {
 					value, hit, err := reader.get(key)
 					must(t, err)
-					if value != want || (kept && !hit) {
+					// A key that has expired is told of once more when the server removes it, perhaps between the two.
+					if value != want || (kept && !hit && round%6 != expires) {
 						t.Fatalf("round %d: got %q, kept %v, want %q", round, value, hit, want)
 					}
 				}
