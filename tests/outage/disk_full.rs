@@ -79,3 +79,74 @@ fn a_full_disk_under_the_journal_holds_nothing_up() {
     assert_eq!(said(&client.call(&["GET", "count"])), all.to_string(), "each once");
     assert_eq!(client.call(&["GET", "first0"]), Reply::bulk(b"direct"));
 }
+
+/// Counts documents that others count, too, until there is no room; what was acknowledged of each.
+fn count(address: std::net::SocketAddr, writer: usize) -> [u64; DOCUMENTS] {
+    let (mut client, mut counted) = (Connection::new(address), [0; DOCUMENTS]);
+    for round in 0..10_000 {
+        let [one, other] = [round * (writer + 1) % DOCUMENTS, (round * round + writer) % DOCUMENTS];
+        let names = [one, other].map(|number| format!("counted:{number}"));
+        let long = format!("{round} ").repeat(200 + 100 * writer);
+        let both = [
+            vec!["MULTI"],
+            vec!["HINCRBY", &names[0], "n", "1"],
+            vec!["HSET", &names[1], "long", &long],
+            vec!["HINCRBY", &names[1], "n", "1"],
+            vec!["EXEC"],
+        ];
+        match client.pipeline(&both).pop().expect("a reply") {
+            Reply::Array(_) => [one, other].iter().for_each(|number| counted[*number] += 1),
+            refused => {
+                let refused = said(&refused);
+                assert!(refused.starts_with("BUFFERFULL"), "{refused}");
+                return counted;
+            }
+        }
+    }
+    panic!("there is always room");
+}
+
+/// Counts each once more, by a direct write, and has it answered what was acknowledged before.
+fn count_each(client: &mut Connection, counted: &mut [u64; DOCUMENTS]) {
+    for (number, count) in counted.iter_mut().enumerate() {
+        *count += 1;
+        let told = client.call(&["HINCRBY", &format!("counted:{number}"), "n", "1"]);
+        assert_eq!(told, Reply::Integer(*count as i64), "each once");
+        assert_eq!(said(&client.call(&["CACHE", "OUTCOME"])).split(' ').next(), Some("COMMITTED"));
+    }
+}
+
+const DOCUMENTS: usize = 40;
+
+/// The journal itself fills its disk, with writes that are made to what others have written: what is learned of those
+/// while they are applied has no room. All is noted all the same, and written directly.
+#[test]
+fn a_journal_that_fills_its_disk_holds_nothing_up() {
+    let Some(disk) = Disk::mount(2 * 1024) else { return };
+    let server = Server::start();
+    let database = server.database();
+    let mut forebay = Forebay::start_with_journal_on(disk, &server.url(&database), &QUICK);
+    let mut client = Connection::new(forebay.address);
+    let mut counted = [0; DOCUMENTS];
+    for round in 0..3 {
+        count_each(&mut client, &mut counted);
+        server.stop(Stop::Immediate);
+        let address = forebay.address;
+        let by_all = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..3).map(|writer| scope.spawn(move || count(address, writer))).collect();
+            writers.into_iter().map(|writer| writer.join().expect("a writer")).collect::<Vec<_>>()
+        });
+        by_all.iter().for_each(|some| counted.iter_mut().zip(some).for_each(|(sum, one)| *sum += one));
+        server.start_again();
+        calm(forebay.address);
+        let began = Instant::now();
+        while figure(&mut client, "unnoted") > 0 {
+            assert!(began.elapsed() < PATIENCE, "round {round}: what is applied is not noted");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        count_each(&mut client, &mut counted);
+        forebay.restart();
+        client = Connection::new(forebay.address);
+        assert_eq!(figure(&mut client, "pending"), 0);
+    }
+}

@@ -136,6 +136,10 @@ pub enum Fault {
     UnnotedForgotten,
     /// What the journal has no room to note holds up its lanes and workers.
     UnnotedStopsDrain,
+    /// What the journal is still to be told of documents names those that are applied, too.
+    AppliedLearned,
+    /// What is learned of documents takes the journal's room for notes.
+    NotesRoomTaken,
     /// What found no room in the journal stays there.
     RefusedForRoomKept,
     /// A journal that was cut at its end is taken for whole.

@@ -4,8 +4,8 @@
 //! * `codec`: the binary form of records.
 //! * `frame`: how they stand in the file; how a torn tail is told from damage.
 //! * `index`: which of them still mean something.
-//! * `scan`: reading it. `log`: the file itself; `work`: what is asked of it, `rewrite`: a new one in its place,
-//!   `place`: whether it is still there. `tier`: its face to the gate.
+//! * `scan`: reading it; `reader`: reading one of them. `log`: the file itself; `work`: what is asked of it.
+//! * `rewrite`: a new one in its place; `place`: whether it is still there. `tier`: its face to the gate.
 //! * `remembered`: by what the store is recognised; `length`: how long the file is. Each is a separate file.
 //! * `space`: room on the disk.
 //!
@@ -39,6 +39,7 @@ mod index;
 mod length;
 mod log;
 mod place;
+mod reader;
 mod remembered;
 mod rewrite;
 mod scan;
@@ -241,8 +242,8 @@ impl Journal {
             remembered,
             next_number: floor.saturating_add(1),
             pending_count: index.count() as u64,
-            pending: log.pending(),
-            dropped: log.dropped()?,
+            pending: log.reader().pending(),
+            dropped: log.reader().dropped()?,
             torn,
             cut,
             lost,
@@ -296,7 +297,7 @@ impl Journal {
     /// Reads a pending transaction back; none if it is not pending.
     pub async fn read(&self, number: u64) -> Result<Option<Pending>, OpenError> {
         let shared = Arc::clone(&self.0);
-        self.0.runtime.blocking(move || shared.log().read(number)).await
+        self.0.runtime.blocking(move || shared.log().reader().pending_at(number)).await
     }
 
     /// Says what pending changes mean from now on; durable when done.

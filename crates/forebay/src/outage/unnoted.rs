@@ -8,7 +8,6 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use hashbrown::HashSet;
 
 use super::gate::Inner;
@@ -19,6 +18,7 @@ use super::record::Record;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
+use crate::tier::Appending;
 use crate::version::TxnId;
 
 /// Pause between two attempts to note something.
@@ -82,18 +82,18 @@ impl Unnoted {
         self.lanes = self.batches.iter().flat_map(|batch| &batch.lanes).copied().collect();
     }
 
-    /// What the journal is to be told of all: first of documents, which have to be known before what they were known
-    /// by is gone.
-    fn records(&self) -> [Vec<Record>; 2] {
+    /// What the journal is to be told of all, at once: first of documents, which have to be known before what they were
+    /// known by is gone; but nothing of transactions that are applied themselves.
+    fn records(&self) -> Vec<Record> {
         let mut numbers: Vec<u64> = self.batches.iter().flat_map(|batch| &batch.numbers).copied().collect();
         numbers.sort_unstable();
-        let known = self.batches.iter().flat_map(|batch| batch.known.iter().cloned());
-        [known.collect(), numbers.chunks(NUMBERS_MAX).map(|some| Record::Applied(some.to_vec())).collect()]
-    }
-
-    /// Of the first so many the journal knows the documents.
-    fn known(&mut self, count: usize) {
-        self.batches.iter_mut().take(count).for_each(|batch| batch.known.clear());
+        let of_applied = |record: &Record| {
+            let (Record::Known { number, .. } | Record::Settled { number, .. }) = record else { return false };
+            numbers.binary_search(number).is_ok() && !mutation::on(Fault::AppliedLearned)
+        };
+        let known = self.batches.iter().flat_map(|batch| &batch.known).filter(|record| !of_applied(record));
+        let applied = numbers.chunks(NUMBERS_MAX).map(|some| Record::Applied(some.to_vec()));
+        known.cloned().chain(applied).collect()
     }
 }
 
@@ -112,9 +112,8 @@ impl Inner {
                 return true;
             }
             // Under the lock: nothing comes between.
-            let notes: Vec<_> = applied.known.iter().map(|record| self.note(record)).collect();
-            let last = self.note(&Record::Applied(applied.numbers.clone()));
-            (applied, notes.into_iter().chain([last]))
+            let noted = self.note_all(applied.known.iter().chain([&Record::Applied(applied.numbers.clone())]));
+            (applied, noted)
         };
         let Err(error) = self.all_noted(noted).await else { return true };
         if mutation::on(Fault::UnnotedStopsDrain) {
@@ -139,7 +138,7 @@ impl Inner {
             let Some(record) = state.buffer.unchecked(batch) else { return true };
             (batch.numbers.first().copied().unwrap_or_default(), self.note(&record))
         };
-        if let Err(error) = self.all_noted([noted]).await {
+        if let Err(error) = self.all_noted(noted).await {
             if self.state().buffer.is_held_up(number) {
                 let why = "a write to what others have changed waits until the journal can note that";
                 tracing::warn!(number, %error, "{why}");
@@ -170,10 +169,9 @@ impl Inner {
         }
     }
 
-    /// Waits until the journal has all of these, and they are safe.
-    async fn all_noted(&self, notes: impl IntoIterator<Item = crate::tier::Appending>) -> Result<(), AppendError> {
-        let answers = join_all(notes).await;
-        let noted = match answers.into_iter().collect() {
+    /// Waits until the journal has these, and they are safe.
+    async fn all_noted(&self, notes: Appending) -> Result<(), AppendError> {
+        let noted = match notes.await {
             Ok(()) => self.journal.flush().await,
             Err(error) => Err(error),
         };
@@ -186,23 +184,14 @@ impl Inner {
 
     /// Has the journal told of all that it does not know yet; whether nothing is left.
     pub(super) async fn note_rest(&self) -> bool {
-        let (known, applied, count) = {
+        let (noted, count) = {
             let state = self.state();
             // Under the lock: nothing comes between.
-            let [known, applied] = state.unnoted.records().map(|records| {
-                let notes = records.iter().map(|record| self.note(record));
-                notes.collect::<Vec<_>>()
-            });
-            (known, applied, state.unnoted.batches.len())
+            (self.note_all(&state.unnoted.records()), state.unnoted.batches.len())
         };
-        let known = self.all_noted(known).await;
-        if known.is_ok() {
-            // Once: each takes room.
-            self.state().unnoted.known(count);
-        }
-        let noted = self.all_noted(applied).await;
+        let noted = self.all_noted(noted).await;
         let mut state = self.state();
-        if known.is_ok() && noted.is_ok() {
+        if noted.is_ok() {
             state.unnoted.noted(count);
             self.store.keep_ids_from(state.oldest_id());
             self.settle(&mut state);

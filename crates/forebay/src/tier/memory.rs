@@ -173,8 +173,8 @@ impl Owned {
 }
 
 impl Tier for Owned {
-    fn append(&self, entry: Entry) -> Appending {
-        self.with(|state| state.append(entry))
+    fn append_all(&self, entries: Vec<Entry>) -> Appending {
+        self.with(|state| entries.into_iter().try_for_each(|entry| state.append(entry)))
     }
 
     fn describe(&self, description: Description) -> Appending {

@@ -115,9 +115,15 @@ pub struct Kept {
 
 /// Keeps entries for one owner.
 pub trait Tier: Send + Sync + 'static {
-    /// Keeps `entry` behind all that this was called for before. The answer is done when it is as safe as the tier
-    /// makes things; what is refused is surely not kept, unless the answer is [`AppendError::Unknown`].
-    fn append(&self, entry: Entry) -> Appending;
+    /// Keeps `entries` in this order, behind all that this was called for before: all, or none if it is refused. (A
+    /// crash may leave the first of them.) The answer is done when they are as safe as the tier makes things; what is
+    /// refused is surely not kept, unless the answer is [`AppendError::Unknown`].
+    fn append_all(&self, entries: Vec<Entry>) -> Appending;
+
+    /// Likewise one.
+    fn append(&self, entry: Entry) -> Appending {
+        self.append_all(vec![entry])
+    }
 
     /// Says what it all means from now on; safe when done.
     fn describe(&self, description: Description) -> Appending;

@@ -6,6 +6,7 @@ use forebay::outage::{AppendError, Record};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::embedded::Durability;
 use forebay::tier::Tier;
+use forebay::{Key, Read, Value, Version};
 
 use crate::naive::{Naive, buffered};
 use crate::{Life, options};
@@ -57,6 +58,36 @@ fn a_full_disk_is_no_end() {
             assert!(life.pending().unwrap().0.into_keys().eq(expected));
         }
     }
+}
+
+/// What is learned of documents takes none of the room that is kept for saying that transactions are applied.
+fn learned_takes_no_room_for_notes() {
+    for reserves in [true, false] {
+        let disk = Lossy::new();
+        disk.reserves(reserves);
+        let mut roomy = options(Durability::Always);
+        roomy.bytes_max = 1 << 30;
+        let life = Life::open(&disk, 1, roomy).unwrap();
+        disk.hold_at_most(Some(disk.takes() + 100_000));
+        let taken = fill(&life, 1);
+        let version = Version { incarnation: 1, sequence: 1 };
+        let learned = |number| {
+            let (key, read) = (Key::new(0, b"learned"), Read { value: Some(Value::bytes(vec![7; 700])), version });
+            Record::Known { number, key, read, unchecked: false }
+        };
+        let known = (1..=taken).cycle().take(1_000).filter(|number| life.append(vec![learned(*number)]) == [Ok(())]);
+        assert!(known.count() < 5);
+        for number in 1..=taken {
+            assert_eq!(life.append(vec![Record::Applied(vec![number])]), [Ok(())], "{number} of {taken}");
+        }
+    }
+}
+
+#[test]
+fn what_is_learned_takes_no_room_for_notes() {
+    learned_takes_no_room_for_notes();
+    let _on = mutation::put_back(Some(Fault::NotesRoomTaken));
+    assert!(std::panic::catch_unwind(learned_takes_no_room_for_notes).is_err());
 }
 
 /// Disks that are full now and then, at any byte, with groups of any kind: what is answered is what is there.

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::lossy::Lossy;
-use forebay::outage::{Gate, Mode};
+use forebay::outage::{Gate, GateSettings, Mode};
 use forebay::runtime::Runtime;
-use forebay::store::{CommitOutcome, Store};
-use forebay::{Change, Key, Value, Version};
+use forebay::store::{Commit, CommitOutcome, Store, Write};
+use forebay::value::Data;
+use forebay::{Change, Key, TxnId, Value, Version};
 
-use crate::gate::{Database, commit, open_on, put, simulated};
+use crate::gate::{Database, commit, open_as_set, open_on, put, simulated};
 
 /// Buffers documents `d<n>` until there is no room; how many there are.
 async fn fill(gate: &Gate, from: u64) -> u64 {
@@ -74,6 +75,110 @@ fn a_full_disk_holds_nothing_up() {
     });
 }
 
+/// Documents, how often each was counted, and the bytes that each holds besides.
+struct Counted(Vec<u64>, usize);
+
+impl Counted {
+    fn key(number: usize) -> Key {
+        Key::new(0, format!("c{number}").as_bytes())
+    }
+
+    fn value(&self, number: usize) -> Value {
+        let fields = [("long", "7".repeat(self.1)), ("n", self.0[number].to_string())];
+        let fields = fields.iter().map(|(field, value)| (field.as_bytes().into(), value.as_bytes().into()));
+        Value { data: Data::Hash(fields.collect()), expires_at_ms: None }
+    }
+
+    /// Makes all of them.
+    fn made(&self) -> Commit {
+        let write = |number| {
+            let value = self.value(number);
+            let changes = [Change::Put(value.clone())].into_iter().collect();
+            Write { key: Counted::key(number), changes, after: Some(value), unseen: false, told: false }
+        };
+        let version = Version { incarnation: 1, sequence: 1 };
+        Commit::new(TxnId(version), version, (0..self.0.len()).map(write).collect())
+    }
+
+    /// Counts two of them.
+    fn counts(&mut self, sequence: u64) -> Commit {
+        let version = Version { incarnation: 1, sequence };
+        let mut write = |number: usize| {
+            self.0[number] += 1;
+            let changes = [Change::AddInteger { field: Some(b"n"[..].into()), delta: 1 }].into_iter().collect();
+            let after = Some(self.value(number));
+            Write { key: Counted::key(number), changes, after, unseen: false, told: false }
+        };
+        let writes = vec![write(sequence as usize % 23), write(23 + sequence as usize % 19)];
+        Commit::new(TxnId(version), version, writes)
+    }
+
+    async fn are_stored(&self, database: &Database) {
+        for number in 0..self.0.len() {
+            let reads = database.inner.get(&[Counted::key(number)]).await.expect("it is up");
+            assert_eq!(reads[0].value, Some(self.value(number)), "{number}, each once");
+        }
+    }
+}
+
+/// What is learned of documents while they are applied is as long as these, and there is no room for it. All is noted
+/// in the end, with the disk as full as before, and a start needs no room either.
+fn what_is_learned_finds_no_room(long: usize, room: usize, restarts: bool) {
+    simulated(move |runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        // Few at a time: what comes after them is made to what they have made.
+        let few = |settings: &mut GateSettings| (settings.workers, settings.batch_max) = (2, 4);
+        let (_, gate) = open_as_set(&disk, &runtime, &database, few);
+        gate.start_remembering();
+        let mut counted = Counted(vec![0; 42], long);
+        assert_eq!(commit(&gate, counted.made()).await, CommitOutcome::Committed(Vec::new()));
+        disk.hold_at_most(Some(disk.takes() + room));
+        runtime.sleep(Duration::from_secs(2)).await;
+        database.inner.set_down(true);
+        let mut sequence = 100;
+        loop {
+            sequence += 1;
+            let before = counted.0.clone();
+            match commit(&gate, counted.counts(sequence)).await {
+                CommitOutcome::Buffered(_) => {}
+                CommitOutcome::Full(_) => {
+                    counted.0 = before;
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(sequence > 150, "{sequence}");
+        database.inner.set_down(false);
+        calm(&runtime, &gate).await;
+        assert_eq!(gate.state().unnoted, 0, "of {sequence}");
+        counted.are_stored(&database).await;
+        let direct = commit(&gate, counted.counts(sequence + 1)).await;
+        assert_eq!(direct, CommitOutcome::Committed(Vec::new()));
+        if restarts {
+            drop(gate);
+            disk.kill();
+            let (_, gate) = open_on(&disk, &runtime, &database, || ());
+            assert_eq!(gate.state().amount.transactions, 0, "all is noted");
+        }
+        counted.are_stored(&database).await;
+    });
+}
+
+#[test]
+fn what_is_learned_is_noted_without_room() {
+    for (long, room) in [(6_000, 90_000), (6_000, 400_000), (100, 400_000)] {
+        what_is_learned_finds_no_room(long, room, false);
+        what_is_learned_finds_no_room(long, room, true);
+    }
+}
+
+#[test]
+fn what_is_learned_of_what_is_applied_is_found() {
+    let _on = mutation::put_back(Some(Fault::AppliedLearned));
+    assert!(std::panic::catch_unwind(|| what_is_learned_finds_no_room(6_000, 400_000, false)).is_err());
+}
+
 /// Where no room could be taken ahead and nothing can be noted, all is applied; but what the journal would bring
 /// back is not written directly, and a start in between has each once.
 fn what_can_not_be_noted(restarts: bool) {
@@ -130,6 +235,42 @@ fn a_drain_that_waits_for_the_disk_is_found() {
         let _on = mutation::put_back(Some(fault));
         assert!(std::panic::catch_unwind(|| what_can_not_be_noted(false)).is_err(), "{fault:?}");
     }
+}
+
+/// A start finds no room for anything: it begins, and notes what it applies once there is some.
+#[test]
+fn a_start_needs_no_room() {
+    simulated(|runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        disk.reserves(false);
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        gate.start_remembering();
+        database.inner.set_down(true);
+        for number in 1..=20 {
+            assert!(matches!(commit(&gate, put(number, &format!("d{number}"))).await, CommitOutcome::Buffered(_)));
+        }
+        disk.hold_at_most(Some(0));
+        for _ in 0..3 {
+            disk.kill();
+            let (_, gate) = open_on(&disk, &runtime, &database, || ());
+            assert_eq!(gate.state().amount.transactions, 20);
+            assert!(matches!(commit(&gate, put(100, "new")).await, CommitOutcome::Full(_)));
+        }
+        let (_, gate) = {
+            disk.kill();
+            open_on(&disk, &runtime, &database, || ())
+        };
+        database.inner.set_down(false);
+        calm(&runtime, &gate).await;
+        assert_eq!((gate.state().unnoted, gate.state().counts.applied), (20, 20));
+        disk.hold_at_most(None);
+        calm(&runtime, &gate).await;
+        assert_eq!(gate.state().unnoted, 0);
+        drop(gate);
+        disk.kill();
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        assert_eq!(gate.state().amount.transactions, 0, "all is noted");
+    });
 }
 
 /// Another program has changed a document, so what waits for it is not sent as the journal says. While that can't be

@@ -137,13 +137,23 @@ fn described(disk: &Lossy, runtime: &Runtime) -> String {
 
 /// A gate over the journal on `disk`, once `meanwhile` was done to the disk, and what that journal said of the store.
 pub fn open_on(disk: &Lossy, runtime: &Runtime, store: &Arc<Database>, meanwhile: impl FnOnce()) -> (Remembered, Gate) {
+    open_as_set(disk, runtime, store, |_| meanwhile())
+}
+
+/// Likewise; `change` is made to its settings.
+pub fn open_as_set(
+    disk: &Lossy,
+    runtime: &Runtime,
+    store: &Arc<Database>,
+    change: impl FnOnce(&mut GateSettings),
+) -> (Remembered, Gate) {
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), disk.handle(), options).expect("it can be opened");
-    meanwhile();
     let remembered = found.remembered.clone();
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
-    let settings = GateSettings { breaker, ..GateSettings::default() };
+    let mut settings = GateSettings { breaker, ..GateSettings::default() };
+    change(&mut settings);
     let (runtime, store, mapping, opens_late) = (runtime.clone(), store.clone(), String::new(), false);
     let options = GateOptions { runtime, store, journal, found, settings, mapping, opens_late };
     (remembered, Gate::open(options).expect("it opens"))

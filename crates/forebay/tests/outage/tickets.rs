@@ -22,15 +22,15 @@ struct Slow {
 }
 
 impl Tier for Slow {
-    fn append(&self, entry: Entry) -> Appending {
+    fn append_all(&self, entries: Vec<Entry>) -> Appending {
         if !self.slow.load(Ordering::SeqCst) {
-            return self.inner.append(entry);
+            return self.inner.append_all(entries);
         }
         let (sender, receiver) = oneshot::channel();
         let (inner, slept) = (self.inner.clone(), self.runtime.sleep(Duration::from_secs(1)));
         self.runtime.spawn(async move {
             slept.await;
-            let _ = sender.send(inner.append(entry).await);
+            let _ = sender.send(inner.append_all(entries).await);
         });
         Appending::answered(receiver)
     }

@@ -376,8 +376,13 @@ impl Inner {
 
     /// Has the journal keep `record`, behind all before.
     pub(in crate::outage) fn note(&self, record: &Record) -> Appending {
-        match journal::entry(record) {
-            Ok(entry) => self.journal.append(entry),
+        self.note_all([record])
+    }
+
+    /// Likewise all of `records`, or none.
+    pub(in crate::outage) fn note_all<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> Appending {
+        match records.into_iter().map(journal::entry).collect() {
+            Ok(entries) => self.journal.append_all(entries),
             Err(error) => Appending::ready(Err(error)),
         }
     }

@@ -38,13 +38,6 @@ pub(super) struct Place {
     pub(super) bytes: u32,
 }
 
-impl Place {
-    /// Where the next frame can stand.
-    pub(super) fn end(&self) -> u64 {
-        self.offset + u64::from(self.bytes)
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Head {
     length: usize,

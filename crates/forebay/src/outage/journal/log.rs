@@ -8,18 +8,19 @@ use super::frame::{self, DESCRIPTION_BYTES_MAX, HEAD_BYTES, Place};
 use super::index::Index;
 use super::length::{Length, LengthFile};
 use super::place::still_there;
+use super::reader::Reader;
 use super::remembered::Memo;
 use super::rewrite;
-use super::scan::{Scan, draw_header, header_of_session, read_dropped, read_live, scan};
+use super::scan::{Scan, draw_header, header_of_session, scan};
 use super::space::Space;
-use super::work::Work;
-use super::{AppendError, Cut, JournalOptions, OpenError, PendingRecords, Source, Torn};
+use super::work::{Work, adds, frame_bytes, gone, longest_learned};
+use super::{AppendError, Cut, JournalOptions, OpenError, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder, is_full};
-use crate::outage::record::{Description, Dropped, Loss, Pending};
+use crate::outage::record::{Description, Loss};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
-use crate::tier::{Effect, Remembered};
+use crate::tier::Remembered;
 
 const NAME: &str = "journal";
 /// The file that takes its place, while it is written.
@@ -31,9 +32,6 @@ const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
 /// Superseded bytes for which a file is not rewritten; a sixteenth of the bytes allowed, if that is less.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain copies as
-/// much again as it applies, while what is to be told of it waits; at three it is a third of that.
-const SUPERSEDED_MAX: u64 = 3;
 pub(super) struct Log {
     folder: Arc<dyn Folder>,
     _lock: Box<dyn Send>,
@@ -43,8 +41,6 @@ pub(super) struct Log {
     memo: Memo,
     length: LengthFile,
     space: Space,
-    /// What was learned of a document found no room: nor may the note that belongs to it.
-    unpaired: bool,
     header: Header,
     index: Index,
     /// Where the next frame goes, and where the first one stands.
@@ -53,6 +49,8 @@ pub(super) struct Log {
     synced: u64,
     reserved: u64,
     durability: Durability,
+    /// The mark with which this start begins is written.
+    begun: bool,
     rewrite_bytes_min: u64,
     /// Superseded bytes below which no rewriting is tried again after one failed.
     rewrite_above: u64,
@@ -95,6 +93,7 @@ impl Log {
             tracing::error!(file, bytes, "the journal is not there any more: what waited in it, if anything, is lost");
         }
         let (cut, lost) = scan.loss(&*folder, told);
+        let torn = scan.torn(folder.show(NAME));
         let (memo, remembered) = Memo::open(&*folder).map_err(io)?;
         let mut log = Log {
             folder: Arc::clone(&folder),
@@ -104,7 +103,6 @@ impl Log {
             memo,
             length,
             space: Space::default(),
-            unpaired: false,
             header: scan.header,
             end: scan.end,
             begin: scan.begin,
@@ -112,15 +110,11 @@ impl Log {
             reserved: 0,
             index: scan.index,
             durability: options.durability,
+            begun: true,
             rewrite_bytes_min: REWRITE_BYTES_MIN.min(options.bytes_max / 16),
             rewrite_above: 0,
             runtime: runtime.clone(),
         };
-        let torn = (scan.end < scan.file_end).then(|| Torn {
-            file: folder.show(NAME),
-            offset: scan.end,
-            bytes: scan.file_end - scan.end,
-        });
         let floor = log.index.last_number().max(scan.seen).max(lost.map_or(0, |loss| loss.up_to));
         log.begin_session(runtime, options, lost, torn.is_some(), floor).map_err(io)?;
         log.look_for_room();
@@ -153,7 +147,11 @@ impl Log {
                 self.synced = self.end;
                 let mut buffer = Vec::new();
                 self.mark(false, &mut buffer);
-                file.write(self.end, &buffer)?;
+                match file.write(self.end, &buffer) {
+                    // Nothing is written before it.
+                    Err(why) if is_full(&why) => return file.set_bytes(self.end).map(|()| self.begun = false),
+                    written => written?,
+                }
                 file.sync()?;
                 self.end += buffer.len() as u64;
                 self.synced = self.end;
@@ -195,6 +193,10 @@ impl Log {
             self.look_for_room();
         }
         let mut buffer = Vec::new();
+        let begins = !self.begun && batch.iter().any(|work| matches!(work, Work::Append(_)));
+        if begins {
+            self.mark(false, &mut buffer);
+        }
         let mut answers: Vec<Result<(), AppendError>> =
             batch.iter().map(|work| self.stage(work, &*file, before, &mut buffer)).collect();
         let sync = self.wants_sync(batch, &*file, before, &mut buffer);
@@ -214,6 +216,7 @@ impl Log {
             }
             return answers;
         }
+        self.begun |= begins && self.end > before;
         self.space.tell(scarce, self.folder.show(NAME));
         for (work, answer) in batch.iter().zip(&mut answers) {
             match work {
@@ -241,20 +244,22 @@ impl Log {
         before: u64,
         buffer: &mut Vec<u8>,
     ) -> Result<(), AppendError> {
-        let Work::Append { effect, body } = work else { return Ok(()) };
-        let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
-        let pending = self.index.count();
-        let room = match effect {
-            Effect::Added(_) | Effect::Replaced { .. } => self.space.add(&*self.folder, file, place, pending + 1),
-            Effect::Gone(_) if std::mem::take(&mut self.unpaired) => Err(io::ErrorKind::StorageFull.into()),
-            _ => self.space.note(&*self.folder, file, place.end()),
+        let Work::Append(entries) = work else { return Ok(()) };
+        let bytes = entries.iter().map(frame_bytes).sum();
+        let (to, pending) = (before + buffer.len() as u64 + bytes, self.index.count());
+        let room = match entries.iter().filter(|entry| adds(entry)).count() {
+            0 => {
+                let left = pending.saturating_sub(gone(entries));
+                self.space.note(&*self.folder, file, to, (longest_learned(entries), left))
+            }
+            added => self.space.add(&*self.folder, file, to, bytes, pending + added),
         };
-        if let Err(why) = room {
-            self.unpaired |= matches!(effect, Effect::Known(_));
-            return Err(self.no_space(&why));
+        room.map_err(|why| self.no_space(&why))?;
+        for entry in entries {
+            let place = Place { offset: before + buffer.len() as u64, bytes: frame_bytes(entry) as u32 };
+            self.index.apply(&entry.effect, place).map_err(AppendError::Misplaced)?;
+            frame::write(self.header.marker, place.offset, self.synced, &entry.body, buffer);
         }
-        self.index.apply(effect, place).map_err(AppendError::Misplaced)?;
-        frame::write(self.header.marker, place.offset, self.synced, body, buffer);
         Ok(())
     }
 
@@ -282,15 +287,25 @@ impl Log {
     }
 
     /// What was to be appended is not there.
-    fn refuse(&mut self, batch: &[Work], answers: &mut [Result<(), AppendError>], why: &io::Error) {
+    fn refuse(&self, batch: &[Work], answers: &mut [Result<(), AppendError>], why: &io::Error) {
         for (work, answer) in batch.iter().zip(answers) {
-            if let Work::Append { effect, .. } = work {
-                self.unpaired = matches!(effect, Effect::Known(_));
-                if answer.is_ok() {
-                    *answer = Err(self.no_space(why));
-                }
+            if matches!(work, Work::Append(_)) && answer.is_ok() {
+                *answer = Err(self.no_space(why));
             }
         }
+    }
+
+    /// Whether a new file of so many bytes may find room.
+    fn has_room_for_new(&mut self, bytes: u64) -> bool {
+        if !self.space.has(bytes, self.end) {
+            return false;
+        }
+        // What was kept for notes is room for a new file that is no larger: then there is more for them.
+        let gives = |file: &Arc<dyn DiskFile>| file.set_bytes(self.end).is_ok();
+        if bytes <= self.space.ahead(self.end) && self.file.as_ref().is_some_and(gives) {
+            self.space.cut(self.end);
+        }
+        true
     }
 
     /// Looks how much room there is, and takes what notes may need.
@@ -313,7 +328,7 @@ impl Log {
         let tick = any(|work| matches!(work, Work::Tick));
         let idle = tick && self.end == self.synced && self.reserved > last;
         let beyond = self.durability != Durability::Always && last > self.reserved;
-        let idle = idle && self.space.note(&*self.folder, file, self.end + MARK_BYTES_MAX).is_ok();
+        let idle = idle && self.space.note(&*self.folder, file, self.end + MARK_BYTES_MAX, (0, 0)).is_ok();
         if close || idle || beyond {
             self.reserved = if beyond { last.saturating_add(RESERVED_NUMBERS) } else { last };
             let mut frame = Vec::new();
@@ -390,7 +405,7 @@ impl Log {
         if bytes > DESCRIPTION_BYTES_MAX {
             return Err(AppendError::Full { what: "mapping and catalogue", limit: DESCRIPTION_BYTES_MAX as u64 });
         }
-        let header = Header { description, last_number: self.index.last_number(), ..self.header.clone() };
+        let header = Header { description, ..self.header.clone() };
         self.rewrite(header).map_err(|(why, ended)| {
             let why = format!("{}: {why}", self.folder.show(NEW_NAME));
             if ended { AppendError::Unknown { why } } else { AppendError::NotRewritten { why } }
@@ -403,27 +418,16 @@ impl Log {
         let scarce = self.space.is_scarce();
         let least = if scarce { 0 } else { self.rewrite_bytes_min };
         let noise = least.max(MARK_BYTES_MAX).max(self.rewrite_above);
-        if superseded / SUPERSEDED_MAX <= live || superseded <= noise {
+        if !rewrite::is_worthwhile(superseded, live) || superseded <= noise {
             return;
         }
-        if let (true, Some(file)) = (scarce, &self.file) {
-            let needed = self.begin + live + 2 * MARK_BYTES_MAX;
-            if !self.space.has(needed, self.end) {
-                return;
-            }
-            // What was kept for notes is room for a new file that is no larger: then there is more for them.
-            if needed <= self.space.ahead(self.end) && file.set_bytes(self.end).is_ok() {
-                self.space.cut(self.end);
-            }
+        if scarce && !self.has_room_for_new(self.begin + live + 2 * MARK_BYTES_MAX) {
+            return;
         }
-        let header = Header { last_number: self.index.last_number(), ..self.header.clone() };
-        if let Err((why, ended)) = self.rewrite(header) {
+        if let Err((why, ended)) = self.rewrite(self.header.clone()) {
             let file = self.folder.show(NEW_NAME);
             if !scarce || ended {
-                tracing::warn!(
-                    %file, %why, ended,
-                    "the journal could not be rewritten; the old file goes on if it can"
-                );
+                tracing::warn!(%file, %why, ended, "the journal is not rewritten; the old file goes on if it can");
             }
             self.rewrite_above = superseded * 2;
         }
@@ -436,8 +440,11 @@ impl Log {
     /// Writes what still means something to a new file, and puts that in the old one's place. An error says whether the
     /// journal has ended with it; if not, the old file goes on.
     fn rewrite(&mut self, header: Header) -> Result<(), (io::Error, bool)> {
-        let header = Header { marker: self.runtime.random(), ..header };
-        let (read, mark) = (|place| self.body(place), self.mark_now(false));
+        let raised = self.index.last_number();
+        let (marker, last_number) = (self.runtime.random(), raised.max(header.last_number));
+        let header = Header { marker, last_number, ..header };
+        let read = |place| self.body(place);
+        let mark = self.mark_now(false);
         let new = self.folder.create(NEW_NAME);
         let copied = new.and_then(|to| Ok((to.clone(), rewrite::copy(&self.index, read, &*to, &header, &mark)?)));
         let (file, (index, begin, end)) = match copied {
@@ -453,8 +460,7 @@ impl Log {
             self.close(AppendError::Closed { why: format!("{}: {why}", self.folder.show(NAME)) });
             return Err((why, true));
         }
-        let raised = self.index.last_number();
-        (self.file, self.header, self.index) = (Some(file), header, index);
+        (self.file, self.header, self.index, self.begun) = (Some(file), header, index, true);
         self.index.raise(raised);
         (self.begin, self.end, self.synced, self.rewrite_above) = (begin, end, end, 0);
         self.space.cut(end);
@@ -467,30 +473,8 @@ impl Log {
         frame::read(&**file, &self.folder.show(NAME), self.header.marker, place).map_err(io::Error::other)
     }
 
-    /// All that is pending now, to be read later.
-    pub(super) fn pending(&self) -> PendingRecords {
-        let live = self.index.iter().map(|(_, live)| live.clone()).collect::<Vec<_>>();
-        let (name, marker) = (self.folder.show(NAME), self.header.marker);
-        PendingRecords(Source::File { file: self.file.clone(), name, marker, live: live.into_iter() })
-    }
-
-    /// How the last ended that were given up, oldest first.
-    pub(super) fn dropped(&self) -> Result<Vec<Dropped>, OpenError> {
-        let (name, marker) = (self.folder.show(NAME), self.header.marker);
-        let Some(file) = self.file.as_deref() else { return Ok(Vec::new()) };
-        self.index.ended().map(|(_, place)| read_dropped(file, &name, marker, place)).collect()
-    }
-
-    /// Reads one that is pending.
-    pub(super) fn read(&self, number: u64) -> Result<Option<Pending>, OpenError> {
-        let name = self.folder.show(NAME);
-        match (self.index.get(number), &self.file) {
-            (None, _) => Ok(None),
-            (Some(live), Some(file)) => read_live(&**file, &name, self.header.marker, live).map(Some),
-            (Some(_), None) => {
-                let why = io::Error::other(self.why_closed());
-                Err(OpenError::Io { file: name, why })
-            }
-        }
+    /// Reads what it keeps.
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader::new(self.folder.show(NAME), self.file.as_ref(), self.header.marker, &self.index)
     }
 }

@@ -11,6 +11,15 @@ use crate::tier::Effect;
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
+/// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain copies as
+/// much again as it applies, while what is to be told of it waits; at three it is a third of that.
+const SUPERSEDED_MAX: u64 = 3;
+
+/// Whether so many bytes that mean nothing any more are worth a new file of the `live` ones.
+pub(super) fn is_worthwhile(superseded: u64, live: u64) -> bool {
+    superseded / SUPERSEDED_MAX > live
+}
+
 /// Writes what `from` says still means something to the empty file `to`, and syncs it; `read` reads a record. Answers
 /// where it stands there, where the first frame stands, and where the last one ends: `mark`.
 pub(super) fn copy(

@@ -7,7 +7,7 @@ use super::codec::{Entry, Header, Mark, decode_entry, effect_of};
 use super::frame::{self, DESCRIPTION_BYTES_MAX, Next, Place, Scanner};
 use super::index::{Index, Live};
 use super::length::Length;
-use super::{Cut, JournalOptions, LOSSES_MAX, OpenError, PENDING_MAX};
+use super::{Cut, JournalOptions, LOSSES_MAX, OpenError, PENDING_MAX, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder};
 use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending, Record, Standing};
@@ -63,6 +63,12 @@ pub(super) fn scan(file: Arc<dyn DiskFile>, name: String) -> Result<Scan, OpenEr
 }
 
 impl Scan {
+    /// What stands in `file` behind the last complete record, if anything.
+    pub(super) fn torn(&self, file: String) -> Option<Torn> {
+        let bytes = self.file_end - self.end;
+        (bytes > 0).then_some(Torn { file, offset: self.end, bytes })
+    }
+
     /// Of a journal that is not there yet.
     pub(super) fn empty(header: Header) -> Scan {
         Scan { header, begin: 0, index: Index::default(), end: 0, file_end: 0, mark: None, seen: 0 }

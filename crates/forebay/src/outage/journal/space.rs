@@ -3,14 +3,15 @@
 //! **Invariant.** A transaction is added only where room is taken for saying later that it was applied, too. So a
 //! disk that is full stops nothing of what is in the journal from being applied, noted, and written directly again.
 //! What finds no room is refused and surely not in the file. Nothing else is the matter, and writing goes on as soon
-//! as there is room. (A failed sync is another matter: `log` ends the file for that.)
+//! as there is room. (A failed sync is another matter: `log` ends the file for that.) What is learned of documents is
+//! as long as they are. It takes nothing of that room: what is refused so is noted when more is applied (`unnoted`).
 //!
 //! Where the file system takes no room ahead, what it says is free is all there is to go by. Then a write that fails
 //! is cut off again.
 
 use std::io;
 
-use super::frame::Place;
+use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder, is_full};
 
 /// Room that is kept for saying what became of transactions, whatever their number: for reasons of refusals, marks,
@@ -40,22 +41,30 @@ fn notes(pending: usize) -> u64 {
 }
 
 impl Space {
-    /// Has the file grow to the end of `place` by a transaction; `pending` wait with that.
+    /// Has the file grow to `to` by transactions of so many bytes; `pending` wait with them.
     pub(super) fn add(
         &mut self,
         folder: &dyn Folder,
         file: &dyn DiskFile,
-        place: Place,
+        to: u64,
+        bytes: u64,
         pending: usize,
     ) -> io::Result<()> {
-        let taken = self.take(folder, file, place.end(), place.end() + notes(pending));
-        self.refused = taken.is_err().then_some(place.bytes.into());
+        let taken = self.take(folder, file, to, to + notes(pending));
+        self.refused = taken.is_err().then_some(bytes);
         taken
     }
 
-    /// Has the file grow to `to` by a note.
-    pub(super) fn note(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64) -> io::Result<()> {
-        let taken = self.take(folder, file, to, to);
+    /// Has the file grow to `to` by notes, behind which `pending` wait for theirs; the `longest` has so many bytes.
+    pub(super) fn note(
+        &mut self,
+        folder: &dyn Folder,
+        file: &dyn DiskFile,
+        to: u64,
+        (longest, pending): (u64, usize),
+    ) -> io::Result<()> {
+        let kept = if longest > NOTE_BYTES && !mutation::on(Fault::NotesRoomTaken) { notes(pending) } else { 0 };
+        let taken = self.take(folder, file, to, to + kept);
         // That a note finds room does not mean that a transaction would.
         if taken.is_err() {
             self.was_refused(0);

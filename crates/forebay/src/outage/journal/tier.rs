@@ -24,10 +24,11 @@ pub(in crate::outage) fn entry(record: &Record) -> Result<Entry, AppendError> {
 }
 
 impl Tier for Journal {
-    fn append(&self, Entry { effect, body }: Entry) -> Appending {
+    fn append_all(&self, entries: Vec<Entry>) -> Appending {
         // Merging frees more than it takes, so it is never for want of room that it can't be done.
-        let room = if matches!(effect, Effect::Added(_)) { body.len() as u64 } else { 0 };
-        self.0.ask(Work::Append { effect, body }, room)
+        let added = entries.iter().filter(|entry| matches!(entry.effect, Effect::Added(_)));
+        let room = added.map(|entry| entry.body.len() as u64).sum();
+        self.0.ask(Work::Append(entries), room)
     }
 
     fn describe(&self, description: Description) -> Appending {

@@ -1,12 +1,13 @@
 //! What is asked of the file.
 
+use super::frame::HEAD_BYTES;
 use crate::outage::record::Description;
-use crate::tier::{Effect, Remembered};
+use crate::tier::{Effect, Entry, Remembered};
 
 /// Something to be done with the file, in order.
 pub(super) enum Work {
-    /// Append a record.
-    Append { effect: Effect, body: Vec<u8> },
+    /// Append these, all or none.
+    Append(Vec<Entry>),
     /// Have all before it on disk.
     Sync,
     /// Sync if anything waits for that; else note, once, that nothing does.
@@ -25,11 +26,36 @@ impl Work {
     /// Bytes that it takes while it waits.
     pub(super) fn bytes(&self) -> usize {
         let content = match self {
-            Work::Append { body, .. } => body.len(),
+            Work::Append(entries) => entries.iter().map(|entry| entry.body.len() + size_of::<Entry>()).sum(),
             Work::Describe(description) => description.mapping.len() + description.catalogue.len(),
             Work::Remember(remembered) => size_of_val(&*remembered.acknowledged),
             _ => 0,
         };
         content + size_of::<Work>()
     }
+}
+
+/// Bytes of the frame of `entry`.
+pub(super) fn frame_bytes(entry: &Entry) -> u64 {
+    (HEAD_BYTES + entry.body.len()) as u64
+}
+
+/// Whether `entry` adds a transaction, or puts one in the place of others; else it is a note about such.
+pub(super) fn adds(entry: &Entry) -> bool {
+    matches!(entry.effect, Effect::Added(_) | Effect::Replaced { .. })
+}
+
+/// Transactions that these say are needed no more.
+pub(super) fn gone(entries: &[Entry]) -> usize {
+    let gone = |entry: &Entry| match &entry.effect {
+        Effect::Gone(numbers) => numbers.len(),
+        _ => 0,
+    };
+    entries.iter().map(gone).sum()
+}
+
+/// Bytes of the longest of these that says what was learned of a document, and so is as long as that.
+pub(super) fn longest_learned(entries: &[Entry]) -> u64 {
+    let learned = entries.iter().filter(|entry| matches!(entry.effect, Effect::Known(_)));
+    learned.map(frame_bytes).max().unwrap_or(0)
 }
