@@ -2,6 +2,8 @@
 //! them by. Numbers are given out once per server, so each kind has a limit. Those of transaction types go on to
 //! another type when all are given out: any client may name some, and must not use them up for all.
 
+mod hint_ids;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use forebay::cache::Cache;
 use forebay::hint::{HintMeaning, HintSet};
 use forebay_protocol::Reply;
+
+use hint_ids::{HINT_IDS_MAX, HintIds};
 
 /// Transaction types that one server tells apart.
 pub const TXN_TYPES_MAX: usize = 4096;
@@ -76,6 +80,7 @@ struct HintNames {
     numbers: hashbrown::HashMap<HintValues, u32, foldhash::quality::RandomState>,
     /// By schema and type: its values.
     values: hashbrown::HashMap<(u32, usize), Values, foldhash::quality::RandomState>,
+    ids: HintIds,
     bytes: usize,
     /// `None`: [`HINT_BYTES_MAX`].
     bytes_max: Option<usize>,
@@ -276,6 +281,26 @@ impl Labels {
         Ok(HintSet(number))
     }
 
+    /// Has `id` name this set of the schema for all connections of `user`.
+    pub fn name_hints(&self, user: &str, schema: u32, id: &[u8], set: HintSet) -> Result<(), Reply> {
+        self.counting_refusals(|| {
+            if id.len() > LABEL_BYTES_MAX {
+                return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
+            }
+            let mut hints = lock(&self.hints);
+            let bytes = hints.ids.bytes_for(user, schema, id).ok_or_else(|| limit("hint_ids_max", HINT_IDS_MAX))?;
+            hints.take_bytes(bytes)?;
+            self.lend(bytes);
+            hints.ids.put(user, schema, id, set);
+            Ok(())
+        })
+    }
+
+    /// The set of the schema that `id` names for `user`.
+    pub fn hints_named(&self, user: &str, schema: u32, id: &[u8]) -> Option<HintSet> {
+        lock(&self.hints).ids.get(user, schema, id)
+    }
+
     /// The hint schemas from number `from` on; the first has number 1.
     pub fn hint_schemas(&self, from: u32) -> Vec<Schema> {
         lock(&self.hints).schemas.iter().skip(from.saturating_sub(1) as usize).cloned().collect()
@@ -299,13 +324,10 @@ impl Labels {
         self.hints_refused.load(Ordering::Relaxed)
     }
 
-    /// Counts a refusal that was decided elsewhere.
-    pub fn count_refused_hints(&self) {
-        self.hints_refused.fetch_add(1, Ordering::Relaxed);
-    }
-
     fn counting_refusals<T>(&self, take: impl FnOnce() -> Result<T, Reply>) -> Result<T, Reply> {
-        take().inspect_err(|_| self.count_refused_hints())
+        take().inspect_err(|_| {
+            self.hints_refused.fetch_add(1, Ordering::Relaxed);
+        })
     }
 
     /// Numbers of hint schemas and hint sets.

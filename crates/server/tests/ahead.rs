@@ -117,7 +117,7 @@ async fn what_is_refused_stops_nothing_and_what_changes_reads_does() {
     assert_eq!(count, 1, "{answers}");
     let texts: Vec<&str> = answers.split('|').filter(|line| !line.starts_with('$')).collect();
     assert_eq!((texts[0], texts[2], texts[4], texts[6]), ("v0", "v1", "v2", "v3"), "{answers}");
-    assert!(texts[1].starts_with("-ERR no hint set 'none'"), "{answers}");
+    assert!(texts[1].starts_with("-ERR HINT USE needs a schema"), "{answers}");
     assert!(texts[3].starts_with("-ERR TXN STEP without TXN BEGIN"), "{answers}");
     assert!(texts[5].starts_with("-ERR wrong number of arguments"), "{answers}");
     // Of another database than those before.

@@ -37,12 +37,13 @@ async fn hints_have_clear_errors() {
     let mut peer = Peer::new(&server(|_| {}));
     peer.check(&[
         ("HINT SET 1 orders", "-ERR HINT SET needs a schema; name the hint types with HINT SCHEMA first|"),
+        ("HINT USE 1", "-ERR HINT USE needs a schema; name the hint types with HINT SCHEMA first|"),
         ("HINT SCHEMA shop", "-ERR wrong number of arguments for 'hint|schema' command|"),
         ("HINT SCHEMA shop table op", "+OK|"),
         ("HINT SET 1 orders", "-ERR the hint schema has 2 types, but 1 values are given|"),
         ("HINT SET 1 orders read", "+OK|"),
-        ("HINT USE 2", "-ERR no hint set '2' on this connection; define it with HINT SET|"),
-        ("HINT DEFAULT 2", "-ERR no hint set '2' on this connection; define it with HINT SET|"),
+        ("HINT USE 2", "-ERR no hint set '2' in this schema; define it with HINT SET|"),
+        ("HINT DEFAULT 2", "-ERR no hint set '2' in this schema; define it with HINT SET|"),
         ("HINT SCHEMA shop table", "-ERR hint schema 'shop' has types table op; choose another name|"),
         ("HINT FOO", "-ERR unknown subcommand 'FOO'. Try HINT HELP.|"),
     ])
@@ -63,7 +64,37 @@ async fn hints_have_clear_errors() {
     assert_eq!(peer.session.context().hints.0, 1);
     assert_eq!(peer.say("EXEC").await, "*1|$-1|");
     peer.say("RESET").await;
-    assert!(peer.say("HINT USE 1").await.starts_with("-ERR no hint set"));
+    assert!(peer.say("HINT USE 1").await.starts_with("-ERR HINT USE needs a schema"));
+}
+
+/// One connection defines the ids, and others of its user use them. Those of another schema are others, and a
+/// connection keeps none: a crowd of them takes no more than one.
+#[tokio::test]
+async fn hint_ids_are_those_of_a_user_and_a_schema() {
+    let shared = server(|_| {});
+    let (mut one, mut other) = (Peer::new(&shared), Peer::new(&shared));
+    assert_eq!(one.say("HINT SCHEMA shop table\nHINT SET 1 orders").await, "+OK|+OK|");
+    assert_eq!(other.say("HINT SCHEMA shop table\nHINT USE 1").await, "+OK|+OK|");
+    assert_eq!(other.session.context().hints.0, 1);
+    assert!(other.say("HINT SCHEMA else table\nHINT USE 1").await.starts_with("+OK|-ERR no hint set '1'"));
+    assert_eq!(other.say("HINT SET 1 orders\nHINT USE 1").await, "+OK|+OK|");
+    assert_eq!((other.session.context().hints.0, one.say("HINT USE 1").await.as_str()), (2, "+OK|"));
+    assert_eq!(one.session.context().hints.0, 1);
+    // What they take is bounded for each user and schema, whatever the number of connections.
+    let mut refused = 0;
+    for connection in 0..5 {
+        let mut peer = Peer::new(&shared);
+        peer.say("HINT SCHEMA shop table").await;
+        for number in 0..1_000 {
+            let answer = peer.say(&format!("HINT SET {connection}:{number} orders")).await;
+            assert!(answer == "+OK|" || answer == "-LIMIT hint_ids_max 4096|", "{answer}");
+            refused += u64::from(answer != "+OK|");
+        }
+    }
+    assert_eq!((refused, shared.labels.hints_refused()), (5_001 - 4_096, 5_001 - 4_096));
+    // A new user of these ids is not an old one.
+    assert_eq!(one.say("ACL SETUSER another on nopass +@all ~*\nAUTH another x").await, "+OK|+OK|");
+    assert!(one.say("HINT USE 1").await.starts_with("-ERR no hint set '1'"));
 }
 
 /// The policy learns from hints on the wire, of reads and of writes, and says what; EXPLAIN names hint set and

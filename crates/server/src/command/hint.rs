@@ -2,18 +2,15 @@
 //! are worth (CLIC, section 2).
 //!
 //! A schema names the hint types of a client and is its name space; each hint set has one value per type. Clients that
-//! use a schema of the same name with the same types share what is learned. The ids by which a connection names its
-//! sets are its own.
+//! use a schema of the same name with the same types share what is learned. The ids of a schema's sets are those of a
+//! user: one connection of a pool defines them, and each names the schema and uses them.
 
+use forebay::hint::HintSet;
 use forebay_protocol::{Frame, Reply};
 
 use super::family::{self, Sub, SubRun};
 use super::{Command, Flag, Group, Keys, Run};
-use crate::labels::LABEL_BYTES_MAX;
 use crate::session::Session;
-
-/// Hint sets that one connection has ids for.
-const CONNECTION_HINT_SETS_MAX: usize = 4096;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "hint",
@@ -31,7 +28,7 @@ pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "schema",
         syntax: "name type [type ..]",
-        summary: "Names the hint types of the sets that this connection defines next",
+        summary: "Names the hint types of the sets that this connection defines and uses next",
         arity: -4,
         flags: &[],
         run: SubRun::Session(schema),
@@ -39,7 +36,7 @@ pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "set",
         syntax: "id value [value ..]",
-        summary: "Gives an id of this connection to a hint set: one value per hint type",
+        summary: "Gives an id to a hint set, one value per hint type, for all connections of the user that name its schema",
         arity: -4,
         flags: &[],
         run: SubRun::Session(set),
@@ -73,56 +70,56 @@ fn schema(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn set(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let Some(schema) = session.hints.schema else {
-        return Reply::error("ERR HINT SET needs a schema; name the hint types with HINT SCHEMA first");
+    let Some(schema) = session.hints.schema else { return no_schema("SET") };
+    let (labels, cache) = (&session.shared.labels, session.shared.engine.cache());
+    let set = match labels.hint_set(schema, frame.args().skip(3)) {
+        Ok(set) => set,
+        Err(error) => return error,
     };
+    // Before any request can have it.
+    if let Some(meaning) = labels.hint_meaning(set) {
+        cache.define_hints(set, &meaning);
+    }
+    match labels.name_hints(session.identity.name(), schema, frame.arg(2), set) {
+        Ok(()) => Reply::OK,
+        Err(error) => error,
+    }
+}
+
+fn no_schema(subcommand: &str) -> Reply {
+    Reply::error(format!("ERR HINT {subcommand} needs a schema; name the hint types with HINT SCHEMA first"))
+}
+
+/// The hint set that the third argument names.
+fn named(session: &Session, frame: Frame<'_>, subcommand: &str) -> Result<HintSet, Reply> {
     let id = frame.arg(2);
-    if id.len() > LABEL_BYTES_MAX {
-        return Reply::error(format!("LIMIT label_bytes_max {LABEL_BYTES_MAX}"));
-    }
-    let known = session.hints.sets.contains_key(id);
-    if !known && session.hints.sets.len() >= CONNECTION_HINT_SETS_MAX {
-        session.shared.labels.count_refused_hints();
-        return Reply::error(format!("LIMIT connection_hint_sets_max {CONNECTION_HINT_SETS_MAX}"));
-    }
-    match session.shared.labels.hint_set(schema, frame.args().skip(3)) {
-        Ok(number) => {
-            // Before any request can have it.
-            if let Some(meaning) = session.shared.labels.hint_meaning(number) {
-                session.shared.engine.cache().define_hints(number, &meaning);
-            }
-            session.hints.sets.insert(id.into(), number);
+    let schema = session.hints.schema.ok_or_else(|| no_schema(subcommand))?;
+    session.shared.labels.hints_named(session.identity.name(), schema, id).ok_or_else(|| {
+        let id = id.escape_ascii();
+        Reply::error(format!("ERR no hint set '{id}' in this schema; define it with HINT SET"))
+    })
+}
+
+fn use_next(session: &mut Session, frame: Frame<'_>) -> Reply {
+    match named(session, frame, "USE") {
+        Ok(set) => {
+            session.hints.use_next(set);
             Reply::OK
         }
         Err(error) => error,
     }
 }
 
-fn unknown(id: &[u8]) -> Reply {
-    let id = id.escape_ascii();
-    Reply::error(format!("ERR no hint set '{id}' on this connection; define it with HINT SET"))
-}
-
-fn use_next(session: &mut Session, frame: Frame<'_>) -> Reply {
-    match session.hints.sets.get(frame.arg(2)).copied() {
-        Some(set) => {
-            session.hints.use_next(set);
-            Reply::OK
-        }
-        None => unknown(frame.arg(2)),
-    }
-}
-
 fn default(session: &mut Session, frame: Frame<'_>) -> Reply {
     let set = match frame.get(2) {
-        None => Some(Default::default()),
-        Some(id) => session.hints.sets.get(id).copied(),
+        None => Ok(HintSet::default()),
+        Some(_) => named(session, frame, "DEFAULT"),
     };
     match set {
-        Some(set) => {
+        Ok(set) => {
             session.hints.default = set;
             Reply::OK
         }
-        None => unknown(frame.arg(2)),
+        Err(error) => error,
     }
 }

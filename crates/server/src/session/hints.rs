@@ -1,10 +1,8 @@
 //! HINT: the hint sets of a session.
 
-use std::collections::BTreeMap;
-
 use forebay::hint::HintSet;
 
-/// Hint sets as the client named them.
+/// What the client has said of its hints; what its ids mean is in `labels`.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// HINT USE: for the next command.
@@ -13,10 +11,8 @@ pub struct Hints {
     fresh: bool,
     /// HINT DEFAULT: for the connection.
     pub default: HintSet,
-    /// HINT SCHEMA: the schema of the sets that follow.
+    /// HINT SCHEMA: the schema of the ids that follow.
     pub schema: Option<u32>,
-    /// HINT SET: the client's ids.
-    pub sets: BTreeMap<Box<[u8]>, HintSet>,
 }
 
 impl Hints {
