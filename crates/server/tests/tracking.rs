@@ -228,3 +228,23 @@ async fn a_client_of_resp2_is_told_on_the_channel() {
     other.say("SET a 2").await;
     assert_eq!(told(&mut data).await, "");
 }
+
+/// Prefixes count as what clients make the server hold: before they are kept.
+#[tokio::test]
+async fn prefixes_are_bounded() {
+    let shared = server(|options| options.limits.held_bytes_max = 1 << 20);
+    let of =
+        |bytes: usize| (0..100).map(|number| format!(" PREFIX {number:03}{}", "x".repeat(bytes))).collect::<String>();
+    let mut peers: Vec<Peer> = Vec::new();
+    let mut said = Vec::new();
+    for _ in 0..4 {
+        let mut peer = Peer::new(&shared);
+        peer.say("HELLO 3").await;
+        said.push(peer.say(&format!("CLIENT TRACKING ON BCAST{}", of(2_000))).await);
+        peers.push(peer);
+    }
+    let refused = "-LIMIT held_bytes_max 1048576|";
+    assert_eq!(said, ["+OK|", "+OK|", refused, refused]);
+    assert!(peers[2].say("CLIENT TRACKINGINFO").await.contains("off"), "nothing of it is done");
+    assert_eq!(peers[2].say("CLIENT TRACKING ON BCAST PREFIX a").await, "+OK|");
+}

@@ -3,7 +3,7 @@
 //!
 //! A schema names the hint types of a client and is its name space; each hint set has one value per type. Clients that
 //! use a schema of the same name with the same types share what is learned. The ids of a schema's sets are those of a
-//! user: one connection of a pool defines them, and each names the schema and uses them.
+//! user. One connection of a pool defines them, and each names the schema and uses them.
 
 use forebay::hint::HintSet;
 use forebay_protocol::{Frame, Reply};
@@ -36,7 +36,7 @@ pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "set",
         syntax: "id value [value ..]",
-        summary: "Gives an id to a hint set, one value per hint type, for all connections of the user that name its schema",
+        summary: "Gives an id to a hint set, one value per hint type, for all of the user that name its schema",
         arity: -4,
         flags: &[],
         run: SubRun::Session(set),

@@ -7,6 +7,9 @@ use super::family::{is, text};
 use super::{Command, Flag, Group, Keys, Run};
 use crate::session::{CHANNEL, Session, Tracked};
 
+/// Bytes that a prefix takes beside its own.
+const PREFIX_BYTES: usize = 64;
+
 /// Prefixes of one client.
 const PREFIXES_MAX: usize = 128;
 
@@ -66,7 +69,12 @@ fn unsubscribe(session: &mut Session, frame: Frame<'_>) -> Reply {
 
 /// CLIENT TRACKING ON|OFF ..
 pub(super) fn tracking(session: &mut Session, frame: Frame<'_>) -> Reply {
-    match wanted(session, frame) {
+    let held = |tracked: Option<&Tracked>| tracked.map_or(0, |tracked| tracked.held_bytes);
+    let tracked = wanted(session, frame).and_then(|tracked| {
+        let more = held(tracked.as_ref()).saturating_sub(held(session.tracked.as_deref()));
+        session.keep(more).map(|()| tracked)
+    });
+    match tracked {
         Ok(tracked) => {
             session.track(tracked);
             Reply::OK
@@ -151,6 +159,8 @@ fn on(session: &Session, mut tracked: Tracked) -> Result<Tracked, Reply> {
     if tracked.prefixes.len() > PREFIXES_MAX {
         return Err(Reply::error(format!("LIMIT tracking_prefixes_max {PREFIXES_MAX}")));
     }
+    // Kept twice.
+    tracked.held_bytes = 2 * tracked.prefixes.iter().map(|prefix| prefix.len() + PREFIX_BYTES).sum::<usize>();
     Ok(tracked)
 }
 

@@ -32,6 +32,8 @@ pub struct Tracked {
     pub noloop: bool,
     /// CLIENT CACHING was said for the next command.
     pub caching: bool,
+    /// Bytes that the prefixes take, here and with the trackers.
+    pub held_bytes: usize,
 }
 
 impl Tracked {

@@ -220,15 +220,16 @@ impl Session {
     }
 
     /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, what WATCH
-    /// remembers, and what TXN has read and written.
+    /// remembers, prefixes of CLIENT TRACKING, and what TXN has read and written.
     pub fn held_bytes(&self) -> usize {
         let watched = self.multi.watched.iter().map(|watched| watched.key.heap_bytes() + WATCHED_KEY_BYTES);
         let queued = self.multi.queue.as_ref().map_or(0, |queue| queue.bytes);
-        queued + watched.sum::<usize>() + self.open.held_bytes()
+        let tracked = self.tracked.as_ref().map_or(0, |tracked| tracked.held_bytes);
+        queued + watched.sum::<usize>() + tracked + self.open.held_bytes()
     }
 
-    /// Counts `more` bytes that MULTI, WATCH or TXN is about to keep, before it does; refused if all clients keep too
-    /// much. It must not wait: what is kept goes when its client says so.
+    /// Counts `more` bytes that MULTI, WATCH, CLIENT TRACKING or TXN is about to keep, before it does; refused if all
+    /// clients keep too much. It must not wait: what is kept goes when its client says so.
     pub fn keep(&mut self, more: usize) -> Result<(), Reply> {
         let kept = self.held_bytes().saturating_add(more);
         let grown = kept.saturating_sub(self.kept.settled);
