@@ -165,7 +165,7 @@ impl World {
         let takes_along = if change == Change::Delete { beside.clone() } else { Vec::new() };
         let lanes = [Lane::Together(1)].into_iter().collect();
         let ties =
-            Ties { lanes, beside: beside.iter().map(|key| (0, key.clone())).collect(), follows: beside, takes_along };
+            Ties { lanes, beside: beside.iter().map(|key| (0, key.clone())).collect(), follows: beside, takes_along, ..Ties::default() };
         let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("what it has read is so");
         self.buffer.written(number, &commit.writes);
         self.buffer.validate();
@@ -293,7 +293,7 @@ fn write(world: &mut World, name: &str, read: Option<(&str, Version)>) -> Result
         lanes: [Lane::Together(1)].into_iter().collect(),
         beside: beside.iter().map(|key| (0, key.clone())).collect(),
         follows: beside,
-        takes_along: Vec::new(),
+        ..Ties::default()
     };
     let (number, _) = world.buffer.take(&commit, ties, false, None, 0)?;
     world.buffer.written(number, &commit.writes);
