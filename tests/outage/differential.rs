@@ -2,9 +2,9 @@
 //! that no command names and defaults included. So are what triggers do and what foreign keys take along. Nothing is
 //! set aside.
 //!
-//! What is refused in an outage since it is not cached then is left out of the run without one. Replies that tell of
-//! columns with defaults are not compared: an outage does not know these. What triggers note is compared row by row:
-//! what is applied together may change rows in another order than one by one.
+//! What is refused in an outage since it is not known then is left out of the run without one. All other replies are
+//! compared, those that tell of columns with defaults as well. What triggers note is compared row by row: what is
+//! applied together may change rows in another order than one by one.
 
 use forebay_protocol::Reply;
 
@@ -19,6 +19,8 @@ const TABLES: &str = "\
 CREATE TABLE carts (id integer PRIMARY KEY, items integer, visits integer DEFAULT 7, note text,
     hidden text DEFAULT 'new');
 INSERT INTO carts (id, items, hidden) VALUES (1, 1, 'was'), (2, NULL, 'was'), (3, 3, 'was');
+CREATE TABLE filled (id integer PRIMARY KEY, n integer DEFAULT 5, note text, twice integer
+    GENERATED ALWAYS AS (coalesce(n, 0) * 2) STORED);
 CREATE TABLE queues (id integer PRIMARY KEY, jobs text[], hidden text DEFAULT 'new');
 INSERT INTO queues VALUES (1, NULL, 'was'), (2, '{a,b}', 'was');
 CREATE TABLE pairs (id integer PRIMARY KEY, a integer, b text, xs text[]);
@@ -37,9 +39,11 @@ CREATE TABLE pets (id integer PRIMARY KEY, owner integer REFERENCES owners ON DE
 INSERT INTO owners VALUES (1, 'Ada'), (2, 'Bob');
 INSERT INTO pets VALUES (1, 1, 'Rex', 'was'), (2, 2, 'Tom', 'was'), (3, NULL, 'Kim', 'was')";
 
-const MAPS: [&str; 16] = [
+const MAPS: [&str; 18] = [
     "--map",
     "cart:{id} -> carts(id) fields(items, visits, note) delete=row",
+    "--map",
+    "filled:{id} -> filled(id) fields(n, note) delete=row",
     "--map",
     "queue:{id} -> queues(id).jobs as list",
     "--map",
@@ -59,6 +63,7 @@ const MAPS: [&str; 16] = [
 /// All that they hold, but for what forebay keeps in them.
 const ROWS: &str = "\
 SELECT 'cart', id, items, visits, note, hidden FROM carts ORDER BY id;
+SELECT 'filled', id, n, note, twice FROM filled ORDER BY id;
 SELECT 'queue', id, jobs, hidden FROM queues ORDER BY id;
 SELECT 'pair', id, a, b, xs FROM pairs ORDER BY id;
 SELECT 'watch', id, n, changed FROM watched ORDER BY id;
@@ -86,12 +91,12 @@ type Drawn = (String, bool);
 
 fn cart(draw: &mut Draw) -> Drawn {
     let (key, number) = (format!("cart:{}", 1 + draw.below(5)), draw.below(9));
-    match draw.below(18) {
+    match draw.below(20) {
         0..=2 => (format!("HSET {key} items {number}"), true),
         3 => (format!("HMSET {key} items {number} note n{number}"), true),
         4 => (format!("HINCRBY {key} items {number}"), true),
-        5 => (format!("HINCRBY {key} visits {number}"), false),
-        6 => (format!("HSET {key} visits {number}"), false),
+        5 => (format!("HINCRBY {key} visits {number}"), true),
+        6 => (format!("HSET {key} visits {number}"), true),
         7 => (format!("HDEL {key} items"), true),
         8 => (format!("HDEL {key} note"), true),
         9 => (format!("SET {key} {{\"items\":{number},\"note\":null}}"), true),
@@ -99,10 +104,32 @@ fn cart(draw: &mut Draw) -> Drawn {
         11 => (format!("SETNX {key} {{}}"), true),
         12 | 13 => (format!("DEL {key}"), true),
         14 => (format!("UNLINK {key}"), true),
-        15 => (format!("GETDEL {key}"), false),
+        15 => (format!("GETDEL {key}"), true),
         16 => (format!("HGET {key} items"), true),
+        17 => (format!("HGET {key} visits"), true),
+        18 => (format!("HSETNX {key} visits {number}"), true),
         _ => (format!("EXISTS {key}"), true),
     }
+}
+
+/// Rows that come and go, of which the database fills a column.
+fn filled(draw: &mut Draw) -> Drawn {
+    let (key, number) = (format!("filled:{}", 1 + draw.below(3)), draw.below(9));
+    let text = match draw.below(14) {
+        0 | 1 => format!("HSET {key} note n{number}"),
+        2 => format!("HMSET {key} note m{number}"),
+        3 => format!("HMSET {key} n {number}"),
+        4 => format!("HINCRBY {key} n 1"),
+        5 => format!("HSETNX {key} n {number}"),
+        6 => format!("HDEL {key} n"),
+        7 => format!("HGET {key} n"),
+        8 => format!("HMGET {key} note n"),
+        9 => format!("SETNX {key} {{\"note\":\"x\"}}"),
+        10 => format!("SET {key} {{\"n\":{number},\"note\":\"y\"}}"),
+        11 => format!("HLEN {key}"),
+        _ => format!("DEL {key}"),
+    };
+    (text, true)
 }
 
 fn queue(draw: &mut Draw, key: &str) -> Drawn {
@@ -187,6 +214,8 @@ enum Ground {
     Rows,
     /// Rows that are several documents, alone: elsewhere a command rarely meets what another has left of its row.
     Pairs,
+    /// Rows with columns that the database fills, alone: elsewhere a new one is rarely met again.
+    Filled,
     Documents,
 }
 
@@ -195,6 +224,7 @@ impl Ground {
         match (self, draw.below(10)) {
             (Ground::Documents, _) => document(draw),
             (Ground::Pairs, _) => pair(draw),
+            (Ground::Filled, _) => filled(draw),
             (Ground::Rows, 0..=3) => cart(draw),
             (Ground::Rows, 4) => {
                 let key = format!("queue:{}", 1 + draw.below(3));
@@ -210,6 +240,7 @@ impl Ground {
         let named = |name: &str, most: u64| (0..=most).map(|at| format!("{name}:{at}")).collect::<Vec<_>>();
         match self {
             Ground::Documents => [named("text", 2), named("hash", 2), named("set", 2), named("queue", 2)].concat(),
+            Ground::Filled => named("filled", 3),
             Ground::Rows | Ground::Pairs => {
                 let pairs = ["left", "right", "third"].map(|name| named(name, 3)).concat();
                 let rest = [named("watch", 2), named("owner", 3), named("pet", 4), pairs];
@@ -301,13 +332,15 @@ fn differs(server: &Server, ground: Ground, more: &[&str], seed: u64, windows: u
     assert_eq!(ground.holds(server, &database), ground.holds(server, &other), "{what}: {}", story());
 }
 
-const VARIANTS: [(Ground, &[&str]); 6] = [
+const VARIANTS: [(Ground, &[&str]); 8] = [
     (Ground::Rows, &[]),
     (Ground::Rows, &["--drain", "serial"]),
     (Ground::Rows, &["--write-back-ms", "300"]),
     (Ground::Rows, &["--write-back-ms", "300", "--drain", "serial"]),
     (Ground::Documents, &[]),
     (Ground::Pairs, &[]),
+    (Ground::Filled, &[]),
+    (Ground::Filled, &["--write-back-ms", "300"]),
 ];
 
 #[test]

@@ -209,6 +209,8 @@ pub enum Fault {
     AnswerOutlivesNews,
     /// What was made to a copy that was dropped since is shown as it was computed.
     OldCopyBelieved,
+    /// A row that is to be made is shown without what the store fills by itself.
+    DefaultsGuessed,
     /// Behind a deletion whose answer was lost, what was read counts as changed by others: no row is left that tells.
     DeletionDoubted,
     /// What was read counts as changed by others when the store has its row under another version, whatever it is.

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::store::forms::Fills;
 use crate::store::{Form, Store};
 
 /// Lanes over which independent documents are spread.
@@ -52,6 +53,34 @@ pub struct Ties {
     /// Documents that share their place, and so their version, with one that it writes, and that it does not write
     /// itself: each with the place of that among its writes.
     pub beside: Vec<(usize, Key)>,
+    /// What the store fills by itself of rows that it makes.
+    pub fills: Vec<Fill>,
+}
+
+/// What the store fills by itself of a row that a transaction makes where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// The row.
+    pub key: Key,
+    /// What is left to the store.
+    pub left: Fills,
+    /// The transaction says that it makes the row: it knew of none.
+    pub made: bool,
+}
+
+impl Fill {
+    /// Of `changes` of the document of `key`, which has this form.
+    pub fn of(form: &Form, key: &Key, changes: &[Change]) -> Option<Fill> {
+        let Form::Row(row) = form else { return None };
+        row.left_to_store(changes).map(|(left, made)| Fill { key: key.clone(), left, made })
+    }
+}
+
+impl Ties {
+    /// What the store fills by itself of the row of `key`, if it makes that.
+    pub fn fill(&self, key: &Key) -> Option<&Fill> {
+        self.fills.iter().find(|fill| fill.key == *key)
+    }
 }
 
 impl LaneRule {
@@ -73,11 +102,14 @@ impl LaneRule {
         let own = |key: &Key| own.binary_search(&key).is_ok();
         let around = |(at, key): (usize, &'a Key)| store.beside(key).into_iter().map(move |other| (at, other));
         let beside = keys.clone().enumerate().flat_map(around).filter(|(_, other)| !own(other)).collect();
+        let fill = |(key, changes): (&'a Key, &'a [Change])| Fill::of(&store.form(key), key, changes);
+        let mut fills: Vec<Fill> = written.clone().filter_map(fill).collect();
+        fills.shrink_to_fit();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));
         let mut follows: Vec<Key> = written.flat_map(others).filter(|key| !own(key)).collect();
         follows.sort_unstable();
         follows.dedup();
-        Ties { lanes, follows, takes_along, beside }
+        Ties { lanes, follows, takes_along, beside, fills }
     }
 
     /// The lanes of `keys`.

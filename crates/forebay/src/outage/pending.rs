@@ -295,12 +295,7 @@ impl Buffer {
             if let Some(row) = self.rows.get_mut(&write.key) {
                 self.bytes -= row.bytes;
                 row.given_up &= !stands_alone(&write.changes);
-                row.latest = match (row.given_up, write.unseen) {
-                    (true, _) => None,
-                    (false, false) => Some(write.after.clone().map(Value::compact)),
-                    // It has become known since its transaction looked.
-                    (false, true) => row.latest.take().and_then(|value| changed(value, &write.changes)),
-                };
+                row.take_in(write, self.entries.get(&number).and_then(|entry| entry.ties.fill(&write.key)));
                 row.version = version;
                 if row.queue.back() == Some(&number) && row.latest.is_some() && !self.owned {
                     // Not what the transaction computed, which may be a part of something larger.
@@ -403,7 +398,7 @@ impl Buffer {
     pub fn merged(&self, key: &Key) -> Merged {
         match self.rows.get(key).map(|row| &**row) {
             None => Merged::Nothing,
-            Some(Row { latest: Some(value), version, .. }) => {
+            Some(Row { latest: Some(value), version, image, .. }) if !image.is_guessed() => {
                 Merged::Known(Read { value: value.clone(), version: *version })
             }
             // Its first transaction is on its way to the journal, under its lock: nobody else may know.

@@ -7,6 +7,9 @@
 //! one: columns that no command set have their defaults, those outside the mapping too. Nor does it forget that a row
 //! was made. An element that comes to a list makes its row, which stays when the list is emptied, and may be seen as
 //! other documents.
+//!
+//! **Invariant.** What the store fills of a new row by itself is not computed here, be it a constant. Such a row is not
+//! known before the store has made it.
 
 use std::sync::Arc;
 
@@ -47,6 +50,58 @@ pub struct RowForm {
     pub key: Arc<[(Blob, Blob)]>,
     /// What a command that deletes comes to.
     pub on_delete: OnDelete,
+    /// The columns that the store fills by itself when it makes the row and they are not given.
+    pub fills: Fills,
+}
+
+/// Columns of a document that its store fills by itself in a new row: by a default, or since it computes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fills {
+    /// These.
+    Columns(Arc<[Blob]>),
+    /// It may fill any: nothing is known of the table.
+    Any,
+}
+
+impl Default for Fills {
+    fn default() -> Fills {
+        Fills::Columns(Arc::default())
+    }
+}
+
+impl Fills {
+    /// Whether there is nothing that the store fills.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Fills::Columns(columns) if columns.is_empty())
+    }
+
+    /// Whether the store may fill `field`.
+    pub fn may_be(&self, field: &[u8]) -> bool {
+        match self {
+            Fills::Columns(columns) => columns.iter().any(|column| **column == *field),
+            Fills::Any => true,
+        }
+    }
+
+    /// Whether the store may have more of a row than `row`, which was computed where there was none.
+    pub fn are_missed(&self, row: Option<&Value>) -> bool {
+        match (row.map(|row| &row.data), self) {
+            (None, _) => false,
+            (Some(Data::Hash(row)), Fills::Columns(columns)) => columns.iter().any(|column| row.get(column).is_none()),
+            (Some(_), fills) => !fills.is_empty(),
+        }
+    }
+
+    /// Those that are not given by `changes`.
+    fn left_by(&self, changes: &[Change]) -> Fills {
+        let is_given = |column: &Blob| changes.iter().any(|change| field_of(change) == Some(column));
+        match self {
+            Fills::Columns(columns) if columns.iter().any(is_given) => {
+                Fills::Columns(columns.iter().filter(|column| !is_given(column)).cloned().collect())
+            }
+            fills => fills.clone(),
+        }
+    }
 }
 
 impl Form {
@@ -123,6 +178,18 @@ impl Form {
 }
 
 impl RowForm {
+    /// What the store fills by itself if `changes` make the row; none if they make none, or leave nothing to it. Also
+    /// whether they say that the row is made: whoever has seen that there is one does not.
+    pub fn left_to_store(&self, changes: &[Change]) -> Option<(Fills, bool)> {
+        let last = behind_deletion(changes);
+        if self.fills.is_empty() || !last.iter().any(|change| !matches!(change, Change::UnsetField(_))) {
+            return None;
+        }
+        let whole = last.iter().any(|change| matches!(change, Change::Put(_)));
+        let left = self.fills.left_by(last);
+        (!left.is_empty()).then(|| (left, whole || self.makes(last)))
+    }
+
     /// The changes that say that there is a row.
     pub fn is_there(&self) -> impl Iterator<Item = Change> + '_ {
         self.key.iter().map(|(column, value)| Change::SetField(column.clone(), value.clone()))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use forebay::change::{Change, Changes, apply_all};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::Form;
-use forebay::store::forms::RowForm;
+use forebay::store::forms::{Fills, RowForm};
 use forebay::{Blob, Value};
 
 /// Beside its key a row has a number, a counter whose default is 7, and a text whose default is x.
@@ -29,7 +29,9 @@ impl Row {
     }
 
     pub fn form(&self) -> Form {
-        Form::Row(RowForm { key: [(blob("id"), self.id.clone())].into_iter().collect(), ..RowForm::default() })
+        let filled = DEFAULTS.iter().filter(|(_, default)| default.is_some()).map(|(name, _)| blob(name));
+        let (key, fills) = ([(blob("id"), self.id.clone())].into_iter().collect(), Fills::Columns(filled.collect()));
+        Form::Row(RowForm { key, fills, ..RowForm::default() })
     }
 
     /// A deletion first, then all columns at once.

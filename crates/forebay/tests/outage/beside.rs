@@ -164,8 +164,13 @@ impl World {
         let beside: Vec<Key> = sibling(written).map(key).into_iter().collect();
         let takes_along = if change == Change::Delete { beside.clone() } else { Vec::new() };
         let lanes = [Lane::Together(1)].into_iter().collect();
-        let ties =
-            Ties { lanes, beside: beside.iter().map(|key| (0, key.clone())).collect(), follows: beside, takes_along };
+        let ties = Ties {
+            lanes,
+            beside: beside.iter().map(|key| (0, key.clone())).collect(),
+            follows: beside,
+            takes_along,
+            ..Ties::default()
+        };
         let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("what it has read is so");
         self.buffer.written(number, &commit.writes);
         self.buffer.validate();
@@ -293,7 +298,7 @@ fn write(world: &mut World, name: &str, read: Option<(&str, Version)>) -> Result
         lanes: [Lane::Together(1)].into_iter().collect(),
         beside: beside.iter().map(|key| (0, key.clone())).collect(),
         follows: beside,
-        takes_along: Vec::new(),
+        ..Ties::default()
     };
     let (number, _) = world.buffer.take(&commit, ties, false, None, 0)?;
     world.buffer.written(number, &commit.writes);

@@ -3,7 +3,7 @@
 
 use forebay::change::{Change, End, apply_all};
 use forebay::mutation::{self, Fault};
-use forebay::outage::lanes::{Lane, Ties};
+use forebay::outage::lanes::{Fill, Lane, Ties};
 use forebay::outage::pending::{Buffer, Merged, Work};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::{Caps, Commit, Form, Write};
@@ -35,13 +35,16 @@ impl World {
         World { random: SplitMix::new(seed), buffer, carried: Row::new("1"), plain: Row::new("1"), sequence: 0 }
     }
 
-    /// A transaction is acknowledged.
-    fn commit(&mut self) {
+    /// A transaction is acknowledged. What is known of the row before is what it is.
+    fn commit(&mut self) -> Result<(), String> {
         let known = match self.buffer.merged(&key()) {
             Merged::Known(read) => Some(read.value),
             Merged::Unknown => None,
             Merged::Nothing => (self.random.below(2) == 0).then(|| self.carried.read()),
         };
+        if known.as_ref().is_some_and(|known| *known != self.plain.read()) {
+            return Err(format!("known as {known:?}, it is {:?}", self.plain));
+        }
         let changes = self.plain.draw(&mut self.random, known.as_ref());
         let mut after = known.clone().flatten();
         apply_all(&mut after, &changes).expect("they fit");
@@ -51,10 +54,25 @@ impl World {
         let alone = form().stands_alone(&changes);
         let write = Write { key: key(), changes, after, unseen: known.is_none() && !alone, told: false };
         let commit = Commit::new(TxnId(version), version, vec![write]);
-        let ties = Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), ..Ties::default() };
+        let fills = Fill::of(&form(), &key(), &commit.writes[0].changes).into_iter().collect();
+        let ties = Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), fills, ..Ties::default() };
         let taken = self.buffer.take(&commit, ties, false, Some(&form()), 0);
         self.buffer.written(taken.expect("there is room").0, &commit.writes);
         self.buffer.validate();
+        self.look()
+    }
+
+    /// What is buffered of a field is what the row has there.
+    fn look(&self) -> Result<(), String> {
+        for field in ["id", "number", "counter", "text"] {
+            let (found, row) = (self.buffer.field(&key(), field.as_bytes()), self.plain.read().map(|row| row.data));
+            let Some(found) = found else { continue };
+            let there = if let Some(Data::Hash(row)) = &row { row.get(field.as_bytes()).cloned() } else { None };
+            if found != there {
+                return Err(format!("{field} is known as {found:?}, it is {there:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// The store is there for a while.
@@ -87,7 +105,7 @@ fn run(seed: u64) -> Result<u64, String> {
     let mut merged = 0;
     for _ in 0..30 {
         let before = world.buffer.amount().transactions;
-        world.commit();
+        world.commit()?;
         merged += u64::from(world.buffer.amount().transactions == before);
         if world.random.below(8) == 0 {
             world.drain(2)?;
@@ -113,6 +131,12 @@ fn a_merged_row_is_what_each_command_makes_of_it() {
 fn a_merge_that_does_not_ask_is_found() {
     let _on = mutation::put_back(Some(Fault::MergedUntaken));
     assert!((0..200).any(|seed| run(seed).is_err()));
+}
+
+#[test]
+fn a_row_shown_without_its_defaults_is_found() {
+    let _on = mutation::put_back(Some(Fault::DefaultsGuessed));
+    assert!((0..50).any(|seed| run(seed).is_err()));
 }
 
 /// An empty hash is no document, but a row without other values is a row.

@@ -198,6 +198,10 @@ async fn client(runtime: Runtime, gate: Gate, number: u64, mut random: SplitMix)
         }
         let known = gate.get(std::slice::from_ref(&key)).await.ok().and_then(|mut reads| reads.pop());
         let known = known.map(|read| read.value);
+        if let Some(known) = &known {
+            let is = row.read();
+            expect(*known == is, "a row is shown as it is", || format!("{known:?}, and not {is:?}"));
+        }
         let changes = row.draw(&mut random, known.as_ref());
         let (mut after, alone) = (known.clone().flatten(), row.form().stands_alone(&changes));
         if let Err(error) = apply_all(&mut after, &changes) {
@@ -279,5 +283,5 @@ fn rows_whose_changes_are_merged() {
 
 #[test]
 fn the_gate_of_rows() {
-    finds(&[(Fault::MergedUntaken, 100)], run);
+    finds(&[(Fault::MergedUntaken, 100), (Fault::DefaultsGuessed, 100)], run);
 }

@@ -61,7 +61,7 @@ impl Store for Picky {
         match key.name().strip_prefix(b"row:") {
             Some(id) => {
                 let key = [(Blob::from(&b"id"[..]), Blob::from(id))].into_iter().collect();
-                Form::Row(RowForm { key, on_delete: OnDelete::Row })
+                Form::Row(RowForm { key, on_delete: OnDelete::Row, ..RowForm::default() })
             }
             None => Form::Document,
         }

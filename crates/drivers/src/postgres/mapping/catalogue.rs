@@ -42,6 +42,10 @@ pub(in crate::postgres) struct Column {
     pub(in crate::postgres) limit: Option<Limit>,
     /// NULL is surely refused: nothing of the table's may put another value in its place.
     pub(in crate::postgres) not_null: bool,
+    /// A new row that is not given it may have something there all the same: by a default, or since the database
+    /// computes it.
+    #[serde(default = "may")]
+    pub(in crate::postgres) has_default: bool,
 }
 
 /// Why a column's values can't be changed.
@@ -242,7 +246,9 @@ impl Found {
     fn column(&self, read_only: Option<ReadOnly>, filled: bool) -> Column {
         let (name, type_name) = (self.name.clone(), self.sql_type.clone());
         let (field, limit, not_null) = (Blob::from(name.as_bytes()), self.limit(), self.not_null && !filled);
-        Column { name, field, kind: self.kind(), type_name, read_only, limit, not_null }
+        // What is computed has its expression for a default. A key is always given.
+        let has_default = self.has_default && read_only != Some(ReadOnly::Key);
+        Column { name, field, kind: self.kind(), type_name, read_only, limit, not_null, has_default }
     }
 }
 

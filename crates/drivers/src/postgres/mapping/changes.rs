@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 
 use forebay::change::Change;
-use forebay::store::Write;
+use forebay::store::forms::Fills;
+use forebay::store::{Form, Write};
 use forebay::{Data, Value};
 
 use super::catalogue::{Column, Kind, Table, quoted};
@@ -61,9 +62,15 @@ enum Base {
 }
 
 impl Table {
+    /// The form of the document whose row has these key columns.
+    pub(in crate::postgres) fn form(&self, parts: &[&str]) -> Form {
+        let filled = self.fields.iter().filter(|column| column.has_default).map(|column| column.field.clone());
+        self.mapping.form(parts, Fills::Columns(filled.collect()))
+    }
+
     /// The statements that `write` comes to, for the row with this key.
     pub(in crate::postgres) fn write(&self, parts: &[&str], write: &Write) -> Result<Vec<(Shape, Values)>, String> {
-        if !self.mapping.form(parts).takes(&write.changes) {
+        if !self.form(parts).takes(&write.changes) {
             return Err(self.untaken(&write.changes));
         }
         if let Some(why) = self.outgrown(write) {

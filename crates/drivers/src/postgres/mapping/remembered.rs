@@ -4,6 +4,7 @@
 use forebay::Key;
 use forebay::change::Change;
 use forebay::key::KeyRef;
+use forebay::store::forms::Fills;
 use forebay::store::late::Catalogue;
 use forebay::store::{Commit, Form};
 use forebay::value::Value;
@@ -147,7 +148,8 @@ impl Catalogue for Away {
             Away::Documents => Form::Document,
             Away::Rows(rows) => rows.form(key),
             Away::Patterns(mappings) => {
-                super::parts_of(key, mappings).map_or(Form::Document, |(at, parts)| mappings[at].form(&parts))
+                let found = super::parts_of(key, mappings);
+                found.map_or(Form::Document, |(at, parts)| mappings[at].form(&parts, Fills::Any))
             }
         }
     }

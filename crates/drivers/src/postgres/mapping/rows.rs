@@ -172,7 +172,7 @@ impl Rows {
 
     /// The form of the document of `key`; a key that names no row is refused before it matters.
     pub(in crate::postgres) fn form(&self, key: &Key) -> Form {
-        self.place(key).map_or(Form::Document, |place| self.tables[place.table].mapping.form(&place.parts))
+        self.place(key).map_or(Form::Document, |place| self.tables[place.table].form(&place.parts))
     }
 
     /// The other documents of the row that `key` is in.

@@ -293,6 +293,7 @@ mod tests {
             read_only: None,
             limit: None,
             not_null: false,
+            has_default: false,
         };
         for (type_name, good, bad) in [
             ("integer", "-1", ["01", "+1", "1 ", "2147483648", "", "-0"].as_slice()),

@@ -212,7 +212,7 @@ impl Inner {
                 let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
                 let known = |key: &Key| match state.buffer.merged(key) {
                     Merged::Nothing => true,
-                    Merged::Unknown => asker == Asker::Ourselves,
+                    Merged::Unknown => asker == Asker::Ourselves || state.buffer.awaits_fill(key),
                     Merged::Known(_) => !state.buffer.is_suspect(key),
                 };
                 let all = || keys.clone().filter(|key| !known(key));

@@ -5,9 +5,10 @@ use super::{Entry, Row};
 use crate::change::Change;
 use crate::key::Key;
 use crate::outage::fingerprint::Fingerprint;
-use crate::outage::lanes::Ties;
+use crate::outage::lanes::{Fill, Ties};
 use crate::outage::record::Buffered;
-use crate::value::Value;
+use crate::store::forms::Fills;
+use crate::value::{Blob, Value};
 
 /// Charged per transaction beside what it holds: its entry, in nodes of a tree of which two thirds are filled.
 const ENTRY_BYTES: usize = size_of::<(u64, Entry)>() * 3 / 2;
@@ -36,7 +37,14 @@ pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
 /// The part of it that hangs on what is known of the store's tables.
 pub(super) fn follows_bytes(ties: &Ties) -> usize {
     let beside: usize = ties.beside.iter().map(|(_, key)| key.heap_bytes() + size_of::<(usize, Key)>()).sum();
-    keys_bytes(&ties.follows) + keys_bytes(&ties.takes_along) + beside
+    let fills: usize = ties.fills.iter().map(fill_bytes).sum();
+    keys_bytes(&ties.follows) + keys_bytes(&ties.takes_along) + beside + fills
+}
+
+/// Names of columns are shared with the table's.
+fn fill_bytes(fill: &Fill) -> usize {
+    let columns = if let Fills::Columns(columns) = &fill.left { columns.len() } else { 0 };
+    fill.key.heap_bytes() + size_of::<Fill>() + columns * size_of::<Blob>() + 16
 }
 
 /// What a transaction was shown: in its list, and where it is found by that.

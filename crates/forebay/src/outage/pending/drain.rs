@@ -280,7 +280,11 @@ impl Buffer {
             }
         }
         // Once each: all that waits for it is made to it again.
-        let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).collect();
+        let applied = batch.commits.iter().zip(changed).flat_map(|(commit, _)| commit.writes.iter());
+        let guessed = |key: &&Key| self.rows.get(*key).is_some_and(|row| row.image.guessed);
+        // The store has filled it, or had nothing to fill.
+        let filled = applied.map(|write| &write.key).filter(guessed);
+        let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).chain(filled).collect();
         told.sort_unstable();
         told.dedup();
         for key in told {

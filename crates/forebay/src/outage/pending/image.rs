@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use super::Row;
+use super::{Row, changed, stands_alone};
+use crate::change::Change;
 use crate::mutation::{self, Fault};
 use crate::outage::fingerprint::Fingerprint;
+use crate::outage::lanes::Fill;
+use crate::store::Write;
 use crate::value::Value;
 use crate::version::Version;
 
@@ -38,9 +41,16 @@ pub(super) struct Image {
     /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
     /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
     pub(super) made_to: Option<Version>,
+    /// What is latest lacks what the store fills by itself of a row that it makes: only the store knows it.
+    pub(super) guessed: bool,
 }
 
 impl Image {
+    /// Whether the latest is a guess, which nobody is shown.
+    pub(super) fn is_guessed(&self) -> bool {
+        self.guessed && !mutation::on(Fault::DefaultsGuessed)
+    }
+
     /// The version in the store of what the first of the queue is made to, if it is on its way.
     pub(super) fn made_on_the_way(&self) -> Option<Version> {
         let before = self.before.filter(|_| !mutation::on(Fault::AskedOnTheWayDoubted));
@@ -53,7 +63,7 @@ impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let absent = self.base.is_some() && self.base == self.absent;
         let made_to = self.made_on_the_way();
-        write!(f, "{:?} {:?} {made_to:?} {absent} {}", self.shown, self.base, self.suspected.is_some())
+        write!(f, "{:?} {:?} {made_to:?} {absent} {} {}", self.shown, self.base, self.suspected.is_some(), self.guessed)
     }
 }
 
@@ -66,7 +76,37 @@ impl Shown {
     }
 }
 
+/// Whether `after`, which `changes` have made, is a guess. `before`: whether a row was there, and that was a guess.
+/// `fill`: what these leave to the store.
+pub(super) fn is_guess(before: (bool, bool), changes: &[Change], fill: Option<&Fill>, after: Option<&Value>) -> bool {
+    match before {
+        (true, guessed) if !stands_alone(changes) => guessed,
+        _ => fill.is_some_and(|fill| fill.left.are_missed(after)),
+    }
+}
+
+/// Likewise of `after`, which its transaction knew: it had seen what was there before.
+pub(super) fn is_guess_made(fill: Option<&Fill>, after: Option<&Value>) -> bool {
+    fill.is_some_and(|fill| fill.made && fill.left.are_missed(after))
+}
+
 impl Row {
+    /// What is latest with `write`, which leaves `fill` to the store.
+    pub(super) fn take_in(&mut self, write: &Write, fill: Option<&Fill>) {
+        let before = (matches!(self.latest, Some(Some(_))), self.image.guessed);
+        self.latest = match (self.given_up, write.unseen) {
+            (true, _) => None,
+            (false, false) => Some(write.after.clone().map(Value::compact)),
+            // It has become known since its transaction looked.
+            (false, true) => self.latest.take().and_then(|value| changed(value, &write.changes)),
+        };
+        let after = self.latest.as_ref().and_then(Option::as_ref);
+        self.image.guessed = match write.unseen {
+            false => is_guess_made(fill, after) || (before.1 && !stands_alone(&write.changes)),
+            true => is_guess(before, &write.changes, fill, after),
+        };
+    }
+
     /// What is shown is the latest; nothing where that is not known.
     pub(super) fn show_latest(&mut self) {
         self.image.shown = self.latest.clone().map(|value| (self.version, Shown::Document(value)));
@@ -81,7 +121,7 @@ impl Row {
 
     /// The latest is not known any more. Of what was shown enough is kept to know it again.
     pub(super) fn forget_latest(&mut self) {
-        self.latest = None;
+        (self.latest, self.image.guessed) = (None, false);
         if let Some((_, shown)) = &mut self.image.shown {
             *shown = Shown::Gone(shown.fingerprint());
         }

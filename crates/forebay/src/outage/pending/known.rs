@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::by_key::ByKey;
 use super::charge::{entry_bytes, follows_bytes};
+use super::image::{is_guess, is_guess_made};
 use super::seen::is_edition;
 use super::{Buffer, Entry, Proven, Row, Stage, Story, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
@@ -66,7 +67,7 @@ impl Buffer {
             return false;
         }
         let read = Read { value: value.clone(), version: Version::ZERO };
-        let latest = self.on_top_of(key, read, &BTreeSet::new());
+        let (latest, guessed) = self.made_of(key, read, &BTreeSet::new());
         if let Some(row) = self.rows.get_mut(key) {
             self.bytes -= row.bytes;
             row.stored = Some(value.clone());
@@ -74,6 +75,7 @@ impl Buffer {
             self.bytes += row.bytes;
         }
         self.know(key, latest, value, base);
+        self.set_guessed(key, guessed);
         true
     }
 
@@ -93,7 +95,8 @@ impl Buffer {
     pub fn learn_behind(&mut self, key: &Key, read: &Read, asked: &Story, applied: &[TxnId]) -> bool {
         let Some(row) = self.rows.get(key) else { return true };
         let overtaken = asked.suspicions < row.image.learned;
-        if row.latest.is_some() && (row.image.suspected.is_none() || overtaken) {
+        let settled = row.image.suspected.is_none() && !row.image.guessed;
+        if row.latest.is_some() && (settled || overtaken) {
             return true;
         }
         let applied: BTreeSet<TxnId> = match mutation::on(Fault::LearnedUnasked) {
@@ -120,7 +123,7 @@ impl Buffer {
         // Where that is what it was before, those applied are in it, and nothing came between.
         let same = self.rows.get(key).is_some_and(|row| row.image.base == Some(read.version));
         let base = (applied.is_empty() || same).then_some(read.version);
-        let latest = self.on_top_of(key, read.clone(), &applied);
+        let (latest, guessed) = self.made_of(key, read.clone(), &applied);
         let Some(row) = there(self.rows.get_mut(key)) else { return true };
         self.bytes -= row.bytes;
         row.stored = stored.or(row.stored.take());
@@ -132,6 +135,7 @@ impl Buffer {
             (image.learned, image.answered) = (asked.suspicions, self.suspicions);
         }
         self.know(key, latest, &read.value, base);
+        self.set_guessed(key, guessed);
         true
     }
 
@@ -158,17 +162,34 @@ impl Buffer {
     }
 
     /// `read` with what waits for its document, but for those `applied`, which are in it; its version is the last's.
-    pub fn on_top_of(&self, key: &Key, mut read: Read, applied: &BTreeSet<TxnId>) -> Read {
+    pub fn on_top_of(&self, key: &Key, read: Read, applied: &BTreeSet<TxnId>) -> Read {
+        self.made_of(key, read, applied).0
+    }
+
+    /// Likewise, and whether that is a guess: the store fills a row that it makes then.
+    fn made_of(&self, key: &Key, mut read: Read, applied: &BTreeSet<TxnId>) -> (Read, bool) {
+        let mut guessed = false;
         for (entry, written) in self.story(key) {
             match written {
                 _ if applied.contains(&entry.buffered.id) => {}
-                // What does not fit is what the store will refuse.
-                Some(written) => drop(apply_all(&mut read.value, &written.changes)),
-                None => read.value = None,
+                Some(written) => {
+                    let before = (read.value.is_some(), guessed);
+                    // What does not fit is what the store will refuse.
+                    drop(apply_all(&mut read.value, &written.changes));
+                    let fill = entry.ties.fill(key);
+                    guessed = is_guess(before, &written.changes, fill, read.value.as_ref());
+                }
+                None => (read.value, guessed) = (None, false),
             }
             read.version = self.left_by(entry.buffered.version);
         }
-        read
+        (read, guessed)
+    }
+
+    fn set_guessed(&mut self, key: &Key, guessed: bool) {
+        if let Some(row) = self.rows.get_mut(key) {
+            row.image.guessed = guessed;
+        }
     }
 
     /// What `field` of the hash of `key` holds, if that follows from what is buffered alone: some do although the hash
@@ -177,11 +198,13 @@ impl Buffer {
         self.rows.get(key)?;
         // The hash with this field alone; none while nobody knows.
         let mut alone: Option<Option<Value>> = None;
-        for (_, written) in self.story(key) {
+        for (entry, written) in self.story(key) {
             let Some(written) = written else {
                 alone = Some(None);
                 continue;
             };
+            let fill = entry.ties.fill(key).filter(|fill| fill.left.may_be(field));
+            let mut is_given = false;
             for change in &written.changes {
                 let about = match change {
                     Change::SetField(name, _) | Change::UnsetField(name) => &**name == field,
@@ -193,6 +216,7 @@ impl Buffer {
                 if !about {
                     continue;
                 }
+                is_given = *change != Change::Delete;
                 let settles =
                     matches!(change, Change::Put(_) | Change::Delete | Change::SetField(..) | Change::UnsetField(_));
                 let mut value = match alone.take() {
@@ -202,6 +226,9 @@ impl Buffer {
                 };
                 alone = apply_all(&mut value, std::slice::from_ref(change)).is_ok().then_some(value);
             }
+            // Where there was no row, the store has filled it.
+            let left = fill.is_some() && !is_given && !mutation::on(Fault::DefaultsGuessed);
+            alone = alone.filter(|value| !left || has_field(value.as_ref(), field));
         }
         match alone?.map(|value| value.data) {
             None => Some(None),
@@ -239,11 +266,18 @@ impl Buffer {
                 let mut value = before;
                 apply_all(&mut value, &write.changes).ok().map(|()| value)
             };
+            let (fill, is_known) = (ties.fill(&write.key), known.is_some());
+            let before = (matches!(row.latest, Some(Some(_))), row.image.guessed);
             row.latest = match (known, row.latest.take()) {
                 (Some(value), _) => Some(value),
                 (None, _) if stands_alone(&write.changes) => fold(None),
                 (None, Some(before)) => fold(before),
                 (None, None) => None,
+            };
+            let after = row.latest.as_ref().and_then(Option::as_ref);
+            row.image.guessed = match is_known {
+                true => is_guess_made(fill, after),
+                false => is_guess(before, &write.changes, fill, after),
             };
             row.version = version;
             row.recharge(&write.key);
@@ -360,8 +394,19 @@ impl Buffer {
                 }
             }
         }
+        for (key, row) in &mut self.rows {
+            let latest = row.latest.as_ref().and_then(Option::as_ref);
+            let mut entries = row.queue.iter().filter_map(|number| self.entries.get(number));
+            // More may be a guess than was known. What is none waits like one until the store was asked.
+            row.image.guessed |= entries.any(|entry| is_guess_made(entry.ties.fill(key), latest));
+        }
         // Those of which nothing was known before they had ties.
         self.forget_names();
         self.sort_out_all();
     }
+}
+
+/// Whether `hash` has this field.
+fn has_field(hash: Option<&Value>, field: &[u8]) -> bool {
+    matches!(hash.map(|value| &value.data), Some(Data::Hash(hash)) if hash.get(field).is_some())
 }

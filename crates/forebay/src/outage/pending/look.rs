@@ -98,6 +98,13 @@ impl Buffer {
         lanes.iter().map(count).max().unwrap_or(0)
     }
 
+    /// Whether `key` is not known since the store fills a row that it has not got yet: it can't say more now.
+    pub fn awaits_fill(&self, key: &Key) -> bool {
+        let Some(row) = self.rows.get(key) else { return false };
+        let guessed = row.latest.is_some() && row.image.is_guessed() && row.image.suspected.is_none();
+        guessed && !self.story(key).any(|(entry, _)| entry.is_seen())
+    }
+
     /// Whether nothing is buffered.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -8,7 +8,7 @@ use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
 use crate::change::{Change, fits_behind};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::outage::lanes::{Lane, Ties};
+use crate::outage::lanes::{Fill, Lane, Ties};
 use crate::outage::record::{Buffered, Record};
 use crate::read::Read;
 use crate::store::{Commit, Form, Write};
@@ -36,7 +36,7 @@ impl Buffer {
     pub fn take(
         &mut self,
         commit: &Commit,
-        ties: Ties,
+        mut ties: Ties,
         sent: bool,
         form: Option<&Form>,
         now_ms: u64,
@@ -52,6 +52,8 @@ impl Buffer {
         let joined = form.filter(|_| !sent).and_then(|form| self.joined(&buffered, &ties, form, unseen));
         let replaces = joined.as_ref().map(|(old, _)| *old);
         if let Some((old, changes)) = joined.and_then(|(old, changes)| Some((self.entries.get(&old)?, changes))) {
+            let key = &buffered.writes[0].key;
+            ties.fills = form.and_then(|form| Fill::of(form, key, &changes)).into_iter().collect();
             buffered.writes[0].changes = changes;
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;

@@ -44,7 +44,7 @@ fn form((row, document): Place) -> Form {
         LIST => Form::List,
         _ => {
             let key = [(blob("id"), blob(&row.to_string()))].into_iter().collect();
-            Form::Row(RowForm { key, on_delete: OnDelete::Row })
+            Form::Row(RowForm { key, on_delete: OnDelete::Row, ..RowForm::default() })
         }
     }
 }
