@@ -233,6 +233,8 @@ pub enum Fault {
     PauseForgotten,
     /// A client that sends a part of a large request and no more has room before those whose requests are there.
     StalledKeepRoom,
+    /// Clients that read no reply keep the room of replies from those that came later, one after the other.
+    StalledGoFirst,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
