@@ -235,6 +235,8 @@ pub enum Fault {
     StalledKeepRoom,
     /// Clients that read no reply keep the room of replies from those that came later, one after the other.
     StalledGoFirst,
+    /// What an idle client is told is checked against the rights that it had at its last request.
+    ToldByOldRights,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.

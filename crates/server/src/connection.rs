@@ -206,7 +206,7 @@ impl<W: Wire> Connection<W> {
     /// Waits until there is something to do: bytes to read or room to write, the end of a transaction's time, a kill,
     /// or the server's stop. True at the end of the client's bytes.
     async fn wait(&mut self, mut stopped: Pin<&mut impl Future<Output = ()>>) -> io::Result<bool> {
-        loop {
+        while !self.session.closing {
             let waiting = !self.session.replies.ready_mut().is_empty();
             let read = self.may_read();
             let (claim, look) = (read.is_none().then(|| self.claim()), read.is_none().then_some(LANE_TURN));
@@ -245,10 +245,7 @@ impl<W: Wire> Connection<W> {
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
-                () = stopped.as_mut() => {
-                    self.session.closing = true;
-                    return Ok(true);
-                }
+                () = stopped.as_mut() => self.session.closing = true,
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
                 () = up => {
                     self.session.expire(self.shared.engine.runtime().elapsed());
@@ -268,6 +265,7 @@ impl<W: Wire> Connection<W> {
                 },
             }
         }
+        Ok(true)
     }
 
     /// Reads on while the last read filled its room; bytes read in all, `first` included. A stranger's requests are
