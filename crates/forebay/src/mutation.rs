@@ -237,6 +237,8 @@ pub enum Fault {
     StalledGoFirst,
     /// What an idle client is told is checked against the rights that it had at its last request.
     ToldByOldRights,
+    /// COMMAND GETKEYS shows the passwords of the command that it asks about.
+    AskedAboutShown,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
