@@ -239,6 +239,8 @@ pub enum Fault {
     ToldByOldRights,
     /// COMMAND GETKEYS shows the passwords of the command that it asks about.
     AskedAboutShown,
+    /// The names of steps that a client makes up are taken for good.
+    StepsUsedUp,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
