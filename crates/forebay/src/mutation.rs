@@ -241,6 +241,8 @@ pub enum Fault {
     AskedAboutShown,
     /// The names of steps that a client makes up are taken for good.
     StepsUsedUp,
+    /// The last replies of a connection wait for five seconds, though its client reads them.
+    EndedCutShort,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.
