@@ -1,7 +1,7 @@
 //! Clients that are slow but steady: they are served to the end, and no other client waits for them.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -94,6 +94,25 @@ fn slow_readers_get_all_of_their_replies() {
         reader.join().expect("it was not closed");
     }
     assert!(!scene.forebay.log().contains("does not read its replies"), "{}", scene.forebay.log());
+    scene.others_are_served("");
+}
+
+/// One that sends no more has as much time to read as others: for ten seconds it takes a little at a time.
+#[test]
+fn a_client_that_sends_no_more_gets_all_of_its_reply() {
+    let scene = Scene::new(&[]);
+    let value = "v".repeat(9 << 20);
+    let mut connection = Connection::new(scene.address());
+    assert_eq!(connection.call(&["SET", "large", &value]), Reply::Simple("OK".into()));
+    let mut stream = scene.connect();
+    stream.write_all(&bulk_request(&["GET", "large"])).expect("it is read");
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    let mut reply = vec![0; "$9437184\r\n\r\n".len() + value.len()];
+    for part in reply.chunks_mut(48 << 10) {
+        stream.read_exact(part).expect("it is not closed");
+        std::thread::sleep(STEP);
+    }
+    assert_eq!(stream.read(&mut [0]).expect("an end"), 0);
     scene.others_are_served("");
 }
 

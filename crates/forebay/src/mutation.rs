@@ -239,6 +239,16 @@ pub enum Fault {
     PauseForgotten,
     /// A client that sends a part of a large request and no more has room before those whose requests are there.
     StalledKeepRoom,
+    /// Clients that read no reply keep the room of replies from those that came later, one after the other.
+    StalledGoFirst,
+    /// What an idle client is told is checked against the rights that it had at its last request.
+    ToldByOldRights,
+    /// COMMAND GETKEYS shows the passwords of the command that it asks about.
+    AskedAboutShown,
+    /// The names of steps that a client makes up are taken for good.
+    StepsUsedUp,
+    /// The last replies of a connection wait for five seconds, though its client reads them.
+    EndedCutShort,
     /// A request that waited for room runs again although its user has lost the right to it.
     RightKeptInWait,
     /// A start takes all that the journal brings back for sent, and does not ask the store.

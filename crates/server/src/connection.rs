@@ -7,6 +7,7 @@
 //! others get their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
 pub(crate) mod amounts;
+mod closing;
 mod inline;
 mod meanwhile;
 pub mod simulated;
@@ -29,6 +30,7 @@ use crate::room::{Claim, LANE_TURN, Place};
 use crate::session::Session;
 use crate::state::Shared;
 use amounts::*;
+use closing::Patience;
 use meanwhile::Meanwhile;
 use wire::{Ready, Wire};
 
@@ -206,7 +208,7 @@ impl<W: Wire> Connection<W> {
     /// Waits until there is something to do: bytes to read or room to write, the end of a transaction's time, a kill,
     /// or the server's stop. True at the end of the client's bytes.
     async fn wait(&mut self, mut stopped: Pin<&mut impl Future<Output = ()>>) -> io::Result<bool> {
-        loop {
+        while !self.session.closing {
             let waiting = !self.session.replies.ready_mut().is_empty();
             let read = self.may_read();
             let (claim, look) = (read.is_none().then(|| self.claim()), read.is_none().then_some(LANE_TURN));
@@ -245,10 +247,7 @@ impl<W: Wire> Connection<W> {
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
-                () = stopped.as_mut() => {
-                    self.session.closing = true;
-                    return Ok(true);
-                }
+                () = stopped.as_mut() => self.session.closing = true,
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
                 () = up => {
                     self.session.expire(self.shared.engine.runtime().elapsed());
@@ -268,6 +267,7 @@ impl<W: Wire> Connection<W> {
                 },
             }
         }
+        Ok(true)
     }
 
     /// Reads on while the last read filled its room; bytes read in all, `first` included. A stranger's requests are
@@ -456,45 +456,31 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    /// Writes the last replies, then ends. A client that takes them byte by byte does not hold it up.
+    /// Writes the last replies, then ends.
     async fn close(&mut self) -> io::Result<()> {
-        let mut time_up = pin!(self.shared.engine.runtime().clone().sleep(CLOSE_WAIT));
+        let shared = self.shared.clone();
+        let (runtime, mut stopped) = (shared.engine.runtime(), pin!(shared.stopping.wait()));
+        let mut patience = Patience::new(runtime.elapsed(), !self.session.identity.is_stranger());
         while !self.session.replies.ready_mut().is_empty() || !self.wire.flush()? {
+            let Some(left) = patience.left(runtime.elapsed()) else { return Ok(()) };
+            let before = self.session.replies.ready_mut().len();
             tokio::select! {
                 biased;
                 () = self.client.killed() => return Ok(()),
-                () = &mut time_up => return Ok(()),
-                writable = self.wire.writable() => writable?,
+                () = stopped.as_mut(), if patience.is_steady() => patience.stop(runtime.elapsed()),
+                () = runtime.sleep(left) => {}
+                writable = self.wire.writable() => writable.and_then(|()| self.write())?,
             }
-            self.write()?;
+            if self.session.replies.ready_mut().len() < before {
+                patience.took(runtime.elapsed());
+            }
         }
         self.wire.end();
         self.give_up_input();
         if !self.session.identity.is_stranger() {
-            self.read_out().await;
+            let Connection { wire, decoder, input, client, .. } = self;
+            closing::read_out(wire, (decoder, input), &shared, client).await;
         }
         Ok(())
-    }
-
-    /// Reads what the client still sends, until it has seen the end. A socket that is closed over unread bytes is
-    /// reset: the client would find an error where Redis shows it an end, and could lose the last replies.
-    async fn read_out(&mut self) {
-        let shared = self.shared.clone();
-        let mut stopped = pin!(shared.stopping.wait());
-        let mut time_up = pin!(shared.engine.runtime().clone().sleep(READ_OUT_WAIT));
-        loop {
-            self.input.clear();
-            self.decoder.reserve(&mut self.input, read_bytes(&self.shared));
-            tokio::select! {
-                biased;
-                () = stopped.as_mut() => return,
-                () = self.client.killed() => return,
-                () = time_up.as_mut() => return,
-                ready = self.wire.ready(&mut self.input, usize::MAX, false) => match ready {
-                    Ok(Ready::Read(0)) | Err(_) => return,
-                    Ok(_) => {}
-                },
-            }
-        }
     }
 }

@@ -16,12 +16,18 @@
 //! quick client does not wait for all slow ones before it. Older ones are near the head of the line. A reply wider
 //! than the ordinary part waits until it has that part for itself, and the lane is kept for what it lacks.
 //!
+//! **Those that read nothing hold up a newcomer for as long as one of them, or two.** Where a client was found to take
+//! nothing, those that wait in line may be of its kind. So the room that it leaves is for the newest. Of four such
+//! rooms one is for the oldest, so each has room in the end. A short reply has its trial meanwhile, unless the wide one
+//! that is next needs the room for trials as well.
+//!
 //! **Each wait ends.** Room comes back as clients read. A client that has more than its share and takes less than
 //! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One
 //! that is too slow for the lane it had takes at least [`PROMISED_BYTES`] in [`LANE_WAIT`] while others wait. Else it
-//! is closed. A client waits for room in all only when its own replies leave it room, so none that does not read is
-//! first in line. A reply that has become longer than its room gives that room back before it waits for more. It asks
-//! for more each time (`session/underway.rs`).
+//! is closed. That it took nothing before others waited counts as well, but it has [`LANE_WAIT`] from then on. A client
+//! waits for room in all only when its own replies leave it room, so none that does not read is first in line. A reply
+//! that has become longer than its room gives that room back before it waits for more. It asks for more each time
+//! (`session/underway.rs`).
 //!
 //! **Bound.** What has been granted is never more than `replies_bytes_max`, unless it is one reply alone.
 
@@ -43,7 +49,7 @@ use state::{Ask, State};
 
 /// A client for which others wait takes so many bytes in so long a time, at least.
 const STALL_BYTES: usize = 64 << 10;
-const STALL_WAIT: Duration = Duration::from_secs(10);
+pub const STALL_WAIT: Duration = Duration::from_secs(10);
 
 /// One that had the lane for its pace takes so many bytes in [`LANE_WAIT`], at least, over [`STALL_WAIT`] or longer.
 const PROMISED_BYTES: usize = 200 << 10;

@@ -1,18 +1,25 @@
 //! Names that clients give to transaction types, vertices and hint sets, and the numbers that policies and traces know
-//! them by. Numbers are given out once per server, so each kind has a limit. Those of transaction types go on to
-//! another type when all are given out: any client may name some, and must not use them up for all.
+//! them by. Numbers are given out once per server, so each kind has a limit. Those of transaction types and of their
+//! steps go on to others when all are given out: any client may name some, and must not use them up for all.
+//!
+//! **Steps.** Where there is no room for the name of a step, that type forgets its steps that has most of them. So a
+//! client that makes up names loses those, and types of a few steps keep theirs. Steps of types with a graph stay.
+//! While a trace is written none is forgotten, since the trace has its number. A new name is then no step.
 
 mod hint_ids;
+mod steps;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay::cache::Cache;
 use forebay::hint::{HintMeaning, HintSet};
+use forebay::mutation::{self, Fault};
 use forebay_protocol::Reply;
 
 use hint_ids::{HINT_IDS_MAX, HintIds};
+pub use steps::VertexLabel;
+use steps::VertexNames;
 
 /// Transaction types that one server tells apart.
 pub const TXN_TYPES_MAX: usize = 4096;
@@ -86,17 +93,6 @@ struct HintNames {
     bytes_max: Option<usize>,
 }
 
-/// A vertex: the number of its transaction type, 0 for none, its own, from 1 within the type, and its name.
-pub type VertexLabel = (u16, u16, Box<[u8]>);
-
-#[derive(Default)]
-struct VertexNames {
-    /// In the order in which they were named.
-    list: Vec<VertexLabel>,
-    /// By type: names with their numbers.
-    types: BTreeMap<u16, hashbrown::HashMap<Box<[u8]>, u16, foldhash::quality::RandomState>>,
-}
-
 #[derive(Default)]
 struct Names {
     names: Vec<Box<[u8]>>,
@@ -134,11 +130,12 @@ impl Labels {
         let mut types = lock(&self.types);
         let number = self.number_of(&mut types, name)?.ok_or_else(|| limit("txn_types_max", TXN_TYPES_MAX))?;
         types.used[usize::from(number) - 1] = None;
+        lock(&self.vertices).graphed.insert(number);
         Ok(number)
     }
 
     /// The number of a transaction type, from 1; or 0, for none, where all are given out and have graphs. Else the one
-    /// goes that was asked for longest ago, unless `kept` says that none may, because somebody writes them down.
+    /// goes that was asked for longest ago, unless `kept` says that none may, because a trace is written.
     pub fn txn_type(&self, name: &[u8], kept: impl FnOnce() -> bool) -> Result<u16, Reply> {
         let mut types = lock(&self.types);
         if let Some(number) = self.number_of(&mut types, name)? {
@@ -155,12 +152,7 @@ impl Labels {
         types.numbers.insert(name.into(), number);
         types.used[at] = Some(types.asked);
         // Its vertices were those of the other.
-        let mut vertices = lock(&self.vertices);
-        if vertices.types.remove(&number).is_some() {
-            let gone = |(of, ..): &VertexLabel| *of == number;
-            self.give_back(vertices.list.iter().filter(|label| gone(label)).map(|label| name_bytes(&label.2)).sum());
-            vertices.list.retain(|label| !gone(label));
-        }
+        self.give_back(lock(&self.vertices).forget(number));
         Ok(number)
     }
 
@@ -171,24 +163,26 @@ impl Labels {
         Ok(number)
     }
 
-    /// The number of a vertex of a transaction type, from 1; type 0 is for transactions that name none.
-    pub fn vertex(&self, txn_type: u16, name: &[u8]) -> Result<u16, Reply> {
+    /// The number of a vertex of a transaction type, from 1; type 0 is for transactions that name none. It is 0, for no
+    /// vertex, where there is no room for the name and `kept` says that none may be forgotten.
+    pub fn vertex(&self, txn_type: u16, name: &[u8], kept: impl FnOnce() -> bool) -> Result<u16, Reply> {
         if name.len() > LABEL_BYTES_MAX {
             return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
         }
         let mut vertices = lock(&self.vertices);
-        if let Some(number) = vertices.types.get(&txn_type).and_then(|names| names.get(name)) {
-            return Ok(*number);
+        if let Some(number) = vertices.number(txn_type, name) {
+            return Ok(number);
         }
         if vertices.list.len() >= VERTICES_MAX {
-            return Err(limit("vertices_max", VERTICES_MAX));
+            let widest = vertices.widest().filter(|_| !mutation::on(Fault::StepsUsedUp));
+            let widest = widest.ok_or_else(|| limit("vertices_max", VERTICES_MAX))?;
+            if kept() {
+                return Ok(0);
+            }
+            self.give_back(vertices.forget(widest));
         }
-        let names = vertices.types.entry(txn_type).or_default();
-        let number = names.len() as u16 + 1;
-        names.insert(name.into(), number);
-        vertices.list.push((txn_type, number, name.into()));
         self.lend(name_bytes(name));
-        Ok(number)
+        Ok(vertices.add(txn_type, name))
     }
 
     /// The names of transaction types from number `from` on; the first has number 1.
@@ -356,7 +350,8 @@ impl HintNames {
     }
 }
 
-fn limit(name: &str, most: usize) -> Reply {
+/// The answer where a limit is met.
+pub(crate) fn limit(name: &str, most: usize) -> Reply {
     Reply::error(format!("LIMIT {name} {most}"))
 }
 
@@ -397,20 +392,47 @@ mod tests {
         let txn_type = |name: &[u8]| labels.txn_type(name, || false);
         assert_eq!(txn_type(b"checkout"), Ok(1));
         assert_eq!((txn_type(b"browse"), txn_type(b"checkout")), (Ok(2), Ok(1)));
-        assert_eq!((labels.vertex(1, b"cart"), labels.vertex(1, b"pay")), (Ok(1), Ok(2)));
-        assert_eq!((labels.vertex(2, b"pay"), labels.vertex(1, b"pay")), (Ok(1), Ok(2)));
+        let vertex = |txn_type, name: &[u8]| labels.vertex(txn_type, name, || false);
+        assert_eq!((vertex(1, b"cart"), vertex(1, b"pay")), (Ok(1), Ok(2)));
+        assert_eq!((vertex(2, b"pay"), vertex(1, b"pay")), (Ok(1), Ok(2)));
         assert_eq!(labels.vertices(2), [(2, 1, b"pay".as_slice().into())]);
-        assert!(labels.vertex(0, &[0; LABEL_BYTES_MAX + 1]).is_err());
+        assert!(vertex(0, &[0; LABEL_BYTES_MAX + 1]).is_err());
         for n in labels.txn_types(1).len()..TXN_TYPES_MAX {
             txn_type(n.to_string().as_bytes()).unwrap();
         }
         // Nobody can use them up: the one goes that was asked for longest ago and has no graph.
         assert_eq!(labels.graphed_type(b"checkout"), Ok(1));
         assert_eq!(labels.txn_type(b"one more", || true), Ok(0));
-        assert_eq!((txn_type(b"browse"), labels.vertex(3, b"step")), (Ok(2), Ok(1)));
+        assert_eq!((txn_type(b"browse"), vertex(3, b"step")), (Ok(2), Ok(1)));
         assert_eq!((txn_type(b"one more"), txn_type(b"one more")), (Ok(3), Ok(3)));
         assert!(labels.vertices(0).iter().all(|(of, ..)| *of != 3), "its steps are not those of the type before");
         assert!(labels.graphed_type(b"another").is_err());
+    }
+
+    /// One client makes up names of steps, in one type or in two. Others keep theirs, and have new ones.
+    #[test]
+    fn nobody_uses_up_the_names_of_steps() {
+        let made_up = |types: u16| {
+            let labels = Labels::default();
+            let vertex = |txn_type, name: &[u8]| labels.vertex(txn_type, name, || false);
+            let number = labels.graphed_type(b"checkout").unwrap();
+            assert_eq!((number, vertex(1, b"cart"), vertex(2, b"look"), vertex(2, b"leave")), (1, Ok(1), Ok(1), Ok(2)));
+            for n in 0..2 * VERTICES_MAX {
+                vertex(3 + n as u16 % types, n.to_string().as_bytes())?;
+                assert!(n % 1000 > 0 || labels.vertices(0).len() <= VERTICES_MAX);
+            }
+            assert_eq!((vertex(1, b"cart"), vertex(2, b"leave"), vertex(2, b"come")), (Ok(1), Ok(2), Ok(3)));
+            Ok::<_, Reply>(labels)
+        };
+        for types in 1..3 {
+            let labels = made_up(types).unwrap();
+            let free = VERTICES_MAX - labels.vertices(0).len();
+            (0..free).for_each(|n| _ = labels.vertex(1, n.to_string().as_bytes(), || true).unwrap());
+            assert_eq!(labels.vertex(4, b"new", || true), Ok(0), "a trace is written");
+            assert!(labels.vertex(4, b"new", || false).unwrap() > 0);
+        }
+        let _fault = mutation::put_back(Some(Fault::StepsUsedUp));
+        assert!(made_up(1).is_err(), "the fault is found");
     }
 
     fn args(text: &'static str) -> impl Iterator<Item = &'static [u8]> {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
+use forebay::mutation::{self, Fault};
 use forebay_protocol::Frame;
 use futures_util::task::AtomicWaker;
 
@@ -142,23 +143,36 @@ pub fn line(now_ms: u64, space: u8, address: &str, command: &Command, frame: Fra
     line
 }
 
-/// The arguments of a request, secrets replaced.
-pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+/// Where the command begins that a request is about: behind the words of COMMAND GETKEYS, or at 0.
+fn asked_about(frame: Frame<'_>) -> usize {
     let is = |n: usize, word: &str| frame.get(n).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    let pairs = command.name == "config" && is(1, "set");
-    let (from, to) = match command.name {
-        "auth" => (1, usize::MAX),
+    let mut at = 0;
+    while is(at, "command") && (is(at + 1, "getkeys") || is(at + 1, "getkeysandflags")) {
+        at += 2;
+    }
+    if mutation::on(Fault::AskedAboutShown) { 0 } else { at }
+}
+
+/// The arguments of a request, secrets replaced. They are secret as well where it only asks about a command with them.
+pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let begin = asked_about(frame);
+    let is = |n: usize, word: &str| frame.get(begin + n).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    let is_of = |word: &str| if begin > 0 { is(0, word) } else { command.name == word };
+    let pairs = is_of("config") && is(1, "set");
+    let from = match () {
+        () if is_of("auth") => Some(1),
         // All behind it: it may be a name, with the option itself further on.
-        "hello" => match frame.args().position(|arg| arg.eq_ignore_ascii_case(b"auth")) {
-            Some(at) => (at + 1, usize::MAX),
-            None => (usize::MAX, usize::MAX),
-        },
+        () if is_of("hello") => {
+            frame.args().skip(begin).position(|arg| arg.eq_ignore_ascii_case(b"auth")).map(|at| at + 1)
+        }
         // A rule may be a password; DRYRUN may be of one of the others.
-        "acl" if is(1, "setuser") || is(1, "dryrun") => (3, usize::MAX),
-        _ => (usize::MAX, usize::MAX),
+        () if is_of("acl") && (is(1, "setuser") || is(1, "dryrun")) => Some(3),
+        () => None,
     };
+    let from = from.map_or(usize::MAX, |from| begin + from);
     frame.args().enumerate().map(move |(n, arg)| {
-        let secret = (from..to).contains(&n) || (pairs && n > 2 && n % 2 == 1 && names_a_secret(frame.arg(n - 1)));
+        let is_value = pairs && n > begin + 2 && (n - begin) % 2 == 1;
+        let secret = n >= from || (is_value && names_a_secret(frame.arg(n - 1)));
         if secret { b"(redacted)".as_slice() } else { arg }
     })
 }
@@ -199,7 +213,7 @@ mod tests {
     #[test]
     fn secrets_are_not_shown() {
         let table = Table::default();
-        for (request, shown) in [
+        let plain = [
             ("AUTH SECRET", "AUTH (redacted)"),
             ("auth bob SECRET", "auth (redacted) (redacted)"),
             ("HELLO 3 AUTH bob SECRET SETNAME x", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
@@ -211,13 +225,35 @@ mod tests {
             ("CONFIG SET slowlog-max-len 1 RequirePass SECRET", "CONFIG SET slowlog-max-len 1 RequirePass (redacted)"),
             ("CONFIG SET tls-key-file-pass SECRET", "CONFIG SET tls-key-file-pass (redacted)"),
             ("SET auth SECRET", "SET auth SECRET"),
-        ] {
+            ("COMMAND GETKEYS SET auth SECRET", "COMMAND GETKEYS SET auth SECRET"),
+        ];
+        let about = [
+            ("COMMAND GETKEYS AUTH bob SECRET", "COMMAND GETKEYS AUTH (redacted) (redacted)"),
+            (
+                "command getkeysandflags HELLO 3 AUTH b SECRET",
+                "command getkeysandflags HELLO 3 AUTH (redacted) (redacted)",
+            ),
+            (
+                "COMMAND GETKEYS CONFIG SET maxmemory 1 requirepass SECRET",
+                "COMMAND GETKEYS CONFIG SET maxmemory 1 requirepass (redacted)",
+            ),
+            (
+                "COMMAND GETKEYS COMMAND GETKEYS ACL SETUSER bob >SECRET",
+                "COMMAND GETKEYS COMMAND GETKEYS ACL SETUSER bob (redacted)",
+            ),
+        ];
+        let are = |(request, expected): (&str, &str)| {
             let mut batch = Batch::default();
             let mut input = BytesMut::from(format!("{request}\r\n").as_bytes());
             Decoder::new(Limits::default()).decode_batch(&mut input, 1, &mut batch).unwrap();
             let frame = batch.frame(0);
             let parts: Vec<_> = redacted(table.find(frame.arg(0)).unwrap(), frame).collect();
-            assert_eq!(String::from_utf8(parts.join(&b' ')).unwrap(), shown);
-        }
+            let shown = String::from_utf8(parts.join(&b' ')).unwrap();
+            assert!(shown == expected || mutation::on(Fault::AskedAboutShown), "{shown}");
+            shown == expected
+        };
+        assert!(plain.into_iter().chain(about).all(are));
+        let _fault = mutation::put_back(Some(Fault::AskedAboutShown));
+        assert!(plain.into_iter().all(are) && !about.into_iter().any(are), "the fault is found");
     }
 }

@@ -18,27 +18,32 @@ const CHECKED_BYTES: usize = 1 << 20;
 pub fn check_graphs(path: &Path, sql: Option<ReadSql>, choice: &Choice) -> Result<(), String> {
     let (policy, policy_values) = (choice.policy, choice.values.clone());
     let cache = CacheOptions { budget_bytes: CHECKED_BYTES, partitions: 1, policy, policy_values };
-    register((path, sql), &Graphs::default(), &Labels::default(), &Cache::new(&cache)).map(drop)
+    register((path, sql), &Graphs::default(), (&Labels::default(), false), &Cache::new(&cache)).map(drop)
 }
 
 fn register(
     (path, sql): (&Path, Option<ReadSql>),
     graphs: &Graphs,
-    labels: &Labels,
+    (labels, kept): (&Labels, bool),
     cache: &Cache,
 ) -> Result<Registered, String> {
     let types = read_types(path, sql).map_err(|error| error.to_string())?;
-    graphs.register(types, graphs::Source::Operator, labels, cache).map_err(|refused| match refused {
+    graphs.register(types, graphs::Source::Operator, (labels, kept), cache).map_err(|refused| match refused {
         Reply::Error(text) => format!("{}: {}", path.display(), String::from_utf8_lossy(&text)),
         _ => format!("{}: refused", path.display()),
     })
 }
 
 impl Shared {
+    /// Whether a trace is written, which has the numbers of labels.
+    pub fn is_traced(&self) -> bool {
+        self.recorder.status(self.engine.runtime()).running
+    }
+
     /// Reads transaction types from a file or folder, now and whenever files are read again; in SQL too where that can
     /// be read.
     pub fn read_graphs(&self, path: &Path, sql: Option<ReadSql>) -> Result<Registered, String> {
-        let registered = register((path, sql), &self.graphs, &self.labels, self.engine.cache());
+        let registered = register((path, sql), &self.graphs, (&self.labels, self.is_traced()), self.engine.cache());
         let _ = self.graphs_path.set((path.to_owned(), sql));
         registered
     }

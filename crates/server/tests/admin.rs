@@ -456,3 +456,11 @@ async fn small_commands_of_the_server() {
     assert!(shared.stopping.is_set() && peer.session.closing);
     tokio::time::timeout(Duration::from_secs(10), shared.stopping.wait()).await.unwrap();
 }
+
+/// As redis-server 7.0.15 does.
+#[tokio::test]
+async fn reset_ends_what_client_reply_has_said() {
+    let mut peer = Peer::new(&server(|_| {}));
+    assert_eq!(peer.say("CLIENT REPLY SKIP\nRESET\nPING").await, "+PONG|");
+    assert_eq!(peer.say("CLIENT REPLY OFF\nRESET\nPING").await, "+RESET|+PONG|");
+}

@@ -50,6 +50,44 @@ async fn an_idle_client_is_told() {
     assert_eq!(told(&mut peer).await, "", "it tracks no more");
 }
 
+/// Of an idle client only what tells it looks at its rights. What it has read, and may not read now, has no names.
+#[tokio::test]
+async fn what_is_told_is_checked_against_the_rights_of_that_moment() {
+    let told_after = |mode: &'static str, change: &'static str| async move {
+        let shared = server(|_| {});
+        let (mut peer, mut admin) = (Peer::new(&shared), Peer::new(&shared));
+        admin.say("ACL SETUSER bob on nopass ~* +@all").await;
+        peer.say("HELLO 3 AUTH bob any").await;
+        assert_eq!(peer.say(&format!("CLIENT TRACKING ON{mode}")).await, "+OK|");
+        assert_eq!(peer.say("GET a").await, "_|");
+        admin.say(change).await;
+        admin.say("SET a 1").await;
+        let told = told(&mut peer).await;
+        assert!(!peer.session.closing || change.contains("DELUSER"));
+        told
+    };
+    const NAMED: &str = ">2|$10|invalidate|*1|$1|a|";
+    for kept in ["PING", "ACL SETUSER bob -@all +mget", "ACL SETUSER bob resetkeys %R~a"] {
+        assert_eq!(
+            (told_after("", kept).await, told_after(" BCAST", kept).await),
+            (NAMED.into(), NAMED.into()),
+            "{kept}"
+        );
+    }
+    for lost in
+        ["ACL SETUSER bob -@all", "ACL SETUSER bob -@all +set", "ACL SETUSER bob resetkeys %W~a", "ACL DELUSER bob"]
+    {
+        let unnamed = ">2|$10|invalidate|_|";
+        assert_eq!(
+            (told_after("", lost).await, told_after(" BCAST", lost).await),
+            (unnamed.into(), "".into()),
+            "{lost}"
+        );
+        let _fault = mutation::put_back(Some(Fault::ToldByOldRights));
+        assert_eq!(told_after("", lost).await, NAMED, "the fault is found: {lost}");
+    }
+}
+
 /// Found by Valkey's `tracking.tcl`: a client was told of what it had read before it tracked.
 #[tokio::test]
 async fn nothing_stays_noted_when_no_client_tracks() {

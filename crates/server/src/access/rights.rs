@@ -49,6 +49,8 @@ pub struct Rights {
     /// By the number of the permission: what the rules come to.
     permitted: Vec<bool>,
     all_commands: bool,
+    /// Some of them read.
+    reads: bool,
     all_keys: bool,
     keys: Vec<KeyPattern>,
     all_channels: bool,
@@ -63,6 +65,7 @@ impl Rights {
             rules: Vec::new(),
             permitted: vec![false; PERMISSIONS.list.len()],
             all_commands: false,
+            reads: false,
             all_keys: false,
             keys: Vec::new(),
             all_channels: false,
@@ -114,7 +117,7 @@ impl Rights {
         self.from_all = permitted;
         self.rules.clear();
         self.permitted.fill(permitted);
-        self.all_commands = permitted;
+        (self.all_commands, self.reads) = (permitted, permitted);
     }
 
     fn key_pattern(&mut self, read: bool, write: bool, pattern: &[u8]) -> Result<(), &'static str> {
@@ -173,6 +176,8 @@ impl Rights {
         self.rules.retain(|rule| rule[1..] != name && (category.is_some() || !rule[1..].starts_with(&family)));
         self.rules.push(format!("{sign}{name}"));
         self.all_commands = self.permitted.iter().all(|permitted| *permitted);
+        let mut permitted = PERMISSIONS.list.iter().zip(&self.permitted).filter(|(_, permitted)| **permitted);
+        self.reads = permitted.any(|(permission, _)| permission.categories.contains(&"read"));
         Ok(())
     }
 
@@ -212,12 +217,12 @@ impl Rights {
         keys.next().map_or(Ok(()), |key| Err(Denied::Key(key.name().to_vec())))
     }
 
-    /// As in Redis one pattern must permit all of it: `%R~a* %W~ab*` does not permit to read and write `abc`.
-    /// Whether what `key` holds, and so its name, may be read.
+    /// Whether what `key` holds, and so its name, may be read: by some command that reads.
     pub fn may_read(&self, key: &[u8]) -> bool {
-        self.all_keys || self.permits_key(key, true, false)
+        (self.all_commands || self.reads) && (self.all_keys || self.permits_key(key, true, false))
     }
 
+    /// As in Redis one pattern must permit all of it: `%R~a* %W~ab*` does not permit to read and write `abc`.
     fn permits_key(&self, key: &[u8], reads: bool, writes: bool) -> bool {
         self.keys.iter().any(|known| {
             (known.read || !reads) && (known.write || !writes) && glob::matches(&known.pattern, key, false)

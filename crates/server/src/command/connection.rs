@@ -9,7 +9,7 @@ use super::family::text;
 use super::keys::database;
 use super::{Command, Flag, Group, Keys, Run, client};
 use crate::access::user::DEFAULT;
-use crate::session::Session;
+use crate::session::{ReplyMode, Session};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -201,6 +201,11 @@ fn auth<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> 
 }
 
 fn reset(session: &mut Session, _: Frame<'_>) -> Reply {
+    // As in Redis, what CLIENT REPLY SKIP skips may be the answer to RESET itself.
+    let is_skipped = session.reply_mode == ReplyMode::Skip;
     session.reset();
+    if is_skipped {
+        session.reply_mode = ReplyMode::Skip;
+    }
     Reply::Simple("RESET".into())
 }

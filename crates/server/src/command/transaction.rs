@@ -182,8 +182,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     }
     // Names are few, so one is taken only now. Where there is none left it goes on without a type.
     let shared = &session.shared;
-    let recorded = || shared.recorder.status(shared.engine.runtime()).running;
-    match txn_type.map(|name| shared.labels.txn_type(name, recorded)) {
+    match txn_type.map(|name| shared.labels.txn_type(name, || shared.is_traced())) {
         Some(Ok(number)) => {
             context.txn_type = number;
             session.shared.graphs.begun(number);
@@ -230,9 +229,9 @@ fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
     let Some(transaction) = session.open.transaction() else {
         return Reply::error("ERR TXN STEP without TXN BEGIN");
     };
-    // Names are few: one is taken for good, so only now.
-    let context = transaction.context_mut();
-    match session.shared.graphs.vertex(&session.shared.labels, context.txn_type, frame.arg(2)) {
+    // Names are few, so one is taken only now.
+    let (context, shared) = (transaction.context_mut(), &session.shared);
+    match shared.graphs.vertex(&shared.labels, context.txn_type, frame.arg(2), || shared.is_traced()) {
         Ok(vertex) => {
             context.vertex = vertex;
             Reply::OK

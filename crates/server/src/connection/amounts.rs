@@ -125,9 +125,3 @@ pub(super) const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
 
 /// Room for a read of one: there may be thousands who say nothing.
 pub(super) const STRANGER_READ_BYTES: usize = 512;
-
-/// How long a closing connection waits for its client to read the last replies.
-pub(super) const CLOSE_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// How long it waits after that for its client to close its side.
-pub(super) const READ_OUT_WAIT: std::time::Duration = std::time::Duration::from_secs(1);

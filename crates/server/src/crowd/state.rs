@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use forebay::mutation::{self, Fault};
+
 use super::{LANE_WAIT, LOOK_WAIT, Limits, PROMISED_BYTES, STALL_BYTES, STALL_WAIT};
 use crate::clients::Client;
 
 /// The least time over which a pace is reckoned: what a socket takes at once has no pace.
 const PACE_TIME_MIN: Duration = Duration::from_millis(10);
+
+/// Of so many that have room after others were found to take nothing, the oldest is one, and the newest the others.
+const OLDEST_EACH: usize = 4;
 
 /// A part of the room, and the line of those that want it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +54,22 @@ pub(super) struct State {
     next: u64,
     /// The last that had ordinary room came from the lane.
     moved: bool,
+    /// Some were found to take nothing, and no ordinary room was granted since.
+    stalled: bool,
+    /// How often ordinary room was granted after that.
+    after_stalls: usize,
     /// When one of those that wait last looked, and when at all clients.
     looked: Duration,
     looked_at_all: Duration,
+}
+
+/// A reply wider than the ordinary part, which is next.
+#[derive(Clone, Copy)]
+struct Wide {
+    /// Others have that part, for which it waits before it waits for the lane.
+    waits: bool,
+    /// It lacks what is there for trials, too.
+    needs_trial: bool,
 }
 
 struct Waiter {
@@ -128,6 +146,16 @@ impl Holder {
         if ends {
             self.window = Window { since: now, taken: 0, due: self.bytes };
         }
+    }
+
+    /// Others wait for room from now on. That it took nothing before counts, but it has [`LANE_WAIT`] to take some.
+    fn asked_for(&mut self, now: Duration) {
+        let most = match mutation::on(Fault::StalledGoFirst) {
+            true => Duration::ZERO,
+            false => STALL_WAIT - LANE_WAIT,
+        };
+        self.stall.0 = self.stall.0.max(now.saturating_sub(most));
+        self.late = self.late.map(|_| now);
     }
 
     /// Whether it takes too little while its own requests wait for that, or those of `others`.
@@ -237,7 +265,10 @@ impl State {
         self.move_to(client.id, part);
         self.put(client, ask.own, ask.bytes, now, limits);
         self.move_to(client.id, part);
-        self.moved &= part != Part::Ordinary;
+        if part == Part::Ordinary {
+            self.moved = false;
+            self.after_stalls += usize::from(std::mem::take(&mut self.stalled));
+        }
         debug_assert!(self.all() <= limits.all || self.all() == ask.all(), "more than there is room for");
         true
     }
@@ -258,7 +289,8 @@ impl State {
         let line = self.line_of(client, ask, limits);
         let is_first = |line: Part| self.waiting[line as usize].first_key_value().is_none_or(|(at, _)| *at >= place);
         let is_last = |line: Part| self.waiting[line as usize].last_key_value().is_none_or(|(at, _)| *at <= place);
-        let is_earliest = [Part::Ordinary, Part::Lane, Part::Trial].into_iter().all(is_first);
+        let all_lines = || [Part::Ordinary, Part::Lane, Part::Trial].into_iter();
+        let is_next = if self.is_newest_next() { all_lines().all(is_last) } else { all_lines().all(is_first) };
         let (own, held) = self.holders.get(&client).map_or((line, 0), |holder| (holder.part, holder.all()));
         let beside = |part: Part| self.sum(part) - if own == part { held } else { 0 };
         let (ordinary, lane, trial) = (beside(Part::Ordinary), beside(Part::Lane), beside(Part::Trial));
@@ -267,15 +299,16 @@ impl State {
         let has_ordinary = within(ordinary, limits.ordinary()) && within(others, limits.all)
             || ordinary == 0 && within(others, limits.all)
             || others == 0;
-        let wide_is_next = self.wide_is_next(client, limits);
+        let wide_is_next = if is_next { None } else { self.wide_is_next(client, limits) };
+        let is_beside = |wide: Wide| !wide.needs_trial && within(lane + trial, limits.trial());
         let has_lane = within(lane + trial, limits.lane) && within(others, limits.all);
         let has_part = has_lane
             && match line {
                 Part::Ordinary => false,
-                Part::Lane => is_first(line) && wide_is_next.is_none_or(|others_in_ordinary| others_in_ordinary),
-                Part::Trial => is_last(line) && within(trial, limits.trial()) && wide_is_next.is_none(),
+                Part::Lane => is_first(line) && wide_is_next.is_none_or(|wide| wide.waits),
+                Part::Trial => is_last(line) && within(trial, limits.trial()) && wide_is_next.is_none_or(is_beside),
             };
-        match (has_part, is_earliest && has_ordinary) {
+        match (has_part, is_next && has_ordinary) {
             (true, false) => Some(line),
             (true, true) if line == Part::Lane => Some(line),
             (_, true) => Some(Part::Ordinary),
@@ -283,16 +316,29 @@ impl State {
         }
     }
 
-    /// Whether a reply that is wider than the ordinary part is next, before what `client` asks for; and if so, whether
-    /// others have that part, for which it waits before it waits for the lane.
-    fn wide_is_next(&self, client: u64, limits: Limits) -> Option<bool> {
-        let firsts = self.waiting.iter().filter_map(BTreeMap::first_key_value);
-        let (_, next) = firsts.min_by_key(|(place, _)| **place)?;
-        if next.client == client || next.wants <= limits.ordinary() {
-            return None;
-        }
+    /// Whether the next ordinary room is for the newest. Those that came before may be of the kind that was just found
+    /// to take nothing, and each would hold the room for [`STALL_WAIT`].
+    fn is_newest_next(&self) -> bool {
+        self.stalled && self.after_stalls % OLDEST_EACH != OLDEST_EACH - 1 && !mutation::on(Fault::StalledGoFirst)
+    }
+
+    /// Who is to have the next ordinary room.
+    fn next(&self) -> Option<&Waiter> {
+        let lines = self.waiting.iter();
+        let next = match self.is_newest_next() {
+            true => lines.filter_map(BTreeMap::last_key_value).max_by_key(|(place, _)| **place),
+            false => lines.filter_map(BTreeMap::first_key_value).min_by_key(|(place, _)| **place),
+        };
+        next.map(|(_, waiter)| waiter)
+    }
+
+    /// The reply that is next if it is wider than the ordinary part, and not what `client` asks for.
+    fn wide_is_next(&self, client: u64, limits: Limits) -> Option<Wide> {
+        let next = self.next().filter(|next| next.client != client && next.wants > limits.ordinary())?;
         let of_next = self.holders.get(&next.client).filter(|holder| holder.part == Part::Ordinary);
-        Some(self.sum(Part::Ordinary) > of_next.map_or(0, Holder::all))
+        let waits = self.sum(Part::Ordinary) > of_next.map_or(0, Holder::all);
+        let beside = limits.all - limits.trial();
+        Some(Wide { waits, needs_trial: next.wants > beside || mutation::on(Fault::StalledGoFirst) })
     }
 
     /// `client` waits for room at `place`.
@@ -306,7 +352,8 @@ impl State {
     /// Those that may go on if anyone may ask again.
     fn wake(&self) {
         let last = self.waiting[Part::Trial as usize].last_key_value();
-        for (_, waiter) in self.waiting.iter().filter_map(BTreeMap::first_key_value).chain(last) {
+        let firsts = self.waiting.iter().filter_map(BTreeMap::first_key_value).chain(last);
+        for waiter in firsts.map(|(_, waiter)| waiter).chain(self.next().filter(|_| self.is_newest_next())) {
             waiter.waker.wake_by_ref();
         }
     }
@@ -316,7 +363,7 @@ impl State {
     pub fn look(&mut self, now: Duration, limits: Limits, only: Option<u64>) -> Vec<Arc<Client>> {
         if now.saturating_sub(std::mem::replace(&mut self.looked, now)) > STALL_WAIT {
             for holder in self.holders.values_mut() {
-                (holder.stall, holder.late) = ((now, 0), holder.late.map(|_| now));
+                holder.asked_for(now);
             }
         }
         if let Some(only) = only {
@@ -336,6 +383,7 @@ impl State {
             stalled.extend((holder.bytes > limits.share && holder.stalls(now, true)).then(|| holder.client.clone()));
         }
         in_lane.into_iter().for_each(|id| self.place(id, limits));
+        self.stalled |= !stalled.is_empty();
         self.wake();
         stalled
     }

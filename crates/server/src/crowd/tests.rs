@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
 
+use forebay::mutation::{self, Fault};
 use proptest::prelude::*;
 
 use super::state::Part;
@@ -232,6 +233,54 @@ fn a_client_that_had_the_lane_may_not_be_as_slow_as_others() {
     assert_eq!(closed_of_slow_and_late(STALL_BYTES / 8), [1]);
     let both = closed_of_slow_and_late(STALL_BYTES / 11);
     assert!(both.contains(&0) && both.contains(&1), "{both:?} are closed");
+}
+
+/// Eight clients ask for a reply of so many bytes each and take nothing. How long one that comes later waits for its
+/// own, which it takes at once.
+fn waits_beside_stalled(stalled: usize, bytes: usize, comes: Duration) -> Duration {
+    let mut scene = Scene::new(9);
+    let (begins, mut closed) = (scene.now, [false; 8]);
+    loop {
+        for (client, is_closed) in closed.iter().enumerate() {
+            _ = !is_closed && scene.bytes[client] == 0 && scene.asks(client, stalled);
+        }
+        let waited = (scene.now - begins).checked_sub(comes);
+        if let Some(waited) = waited.filter(|_| scene.asks(8, bytes)) {
+            return waited;
+        }
+        for one in scene.look(LOOK_WAIT) {
+            assert!(one < 8, "only those that take nothing are closed");
+            closed[one] = true;
+            scene.bytes[one] = 0;
+            scene.places[one].take().into_iter().for_each(|place| scene.state.leave(place));
+            scene.state.remove(scene.clients[one].id);
+        }
+    }
+}
+
+/// However many came before: they hold it up for as long as one of them does, and a short reply not at all.
+#[test]
+fn those_that_take_nothing_hold_up_a_newcomer_for_one_of_them() {
+    let worst_of = |stalled, bytes, comes: std::ops::Range<u64>| {
+        let waits = comes.map(|comes| waits_beside_stalled(stalled, bytes, Duration::from_secs(comes)));
+        waits.max().expect("there are some")
+    };
+    let worst = |stalled, bytes| worst_of(stalled, bytes, 1..9);
+    let wide = 8 * MIB + 20;
+    for stalled in [6 * MIB, wide, 10 * MIB] {
+        assert!(worst(stalled, stalled) < STALL_WAIT, "{stalled}: {:?}", worst(stalled, stalled));
+        // The fourth room is for the oldest of them.
+        assert!(worst_of(stalled, stalled, 9..60) <= 2 * STALL_WAIT, "{stalled}");
+        assert_eq!(worst(stalled, 3 * MIB), Duration::ZERO, "{stalled}");
+    }
+    // They have taken nothing for long when it comes.
+    let mut scene = Scene::new(2);
+    assert!(scene.asks(0, wide));
+    scene.now += 2 * STALL_WAIT;
+    assert!(!scene.asks(1, wide) && scene.look(LOOK_WAIT).is_empty() && scene.look(LANE_WAIT).contains(&0));
+    let _fault = mutation::put_back(Some(Fault::StalledGoFirst));
+    assert!(worst(wide, wide) > 7 * STALL_WAIT, "the fault is found: {:?}", worst(wide, wide));
+    assert!(worst(wide, 3 * MIB) > STALL_WAIT / 2, "the fault is found: {:?}", worst(wide, 3 * MIB));
 }
 
 struct Woken(AtomicUsize);

@@ -15,7 +15,7 @@ use forebay::cache::Cache;
 use forebay::graph::{ARCS_MAX, Graph, Scorer, VertexSet};
 use forebay_protocol::Reply;
 
-use crate::labels::Labels;
+use crate::labels::{Labels, VERTICES_MAX, limit};
 pub use types::{EDGES_MAX, ReadSql, TYPE_FILES_MAX, TYPES_BYTES_MAX, TYPES_MAX, TypesError, parse_types, read_types};
 
 /// Bytes of all graphs, as [`bytes`] counts them.
@@ -123,15 +123,15 @@ impl Graphs {
     }
 
     /// Takes types in, all of them or none, and tells the policy. A type that has a graph gets the new one, from the
-    /// next of its transactions that ends. A client replaces no graph of the operator's.
+    /// next of its transactions that ends. A client replaces no graph of the operator's. `kept`: a trace is written.
     pub fn register(
         &self,
         types: Vec<(String, Graph)>,
         source: Source,
-        labels: &Labels,
+        (labels, kept): (&Labels, bool),
         cache: &Cache,
     ) -> Result<Registered, Reply> {
-        let taken = self.take(types, source, labels, cache);
+        let taken = self.take(types, source, (labels, kept), cache);
         taken.inspect_err(|_| self.count_refused())
     }
 
@@ -156,14 +156,14 @@ impl Graphs {
         &self,
         types: Vec<(String, Graph)>,
         source: Source,
-        labels: &Labels,
+        (labels, kept): (&Labels, bool),
         cache: &Cache,
     ) -> Result<Registered, Reply> {
         if source == Source::Client {
             self.check_client(&types)?;
         }
         // Before the lock is taken, since it takes long. Numbers of names stay as they are.
-        let numbered = types.into_iter().map(|(name, graph)| numbered(&name, graph, labels));
+        let numbered = types.into_iter().map(|(name, graph)| numbered(&name, graph, labels, kept));
         let numbered = numbered.collect::<Result<Vec<Numbered>, Reply>>()?;
         let mut state = self.lock();
         let operators = |of: &&Numbered| {
@@ -220,7 +220,14 @@ impl Graphs {
     }
 
     /// The number of a vertex of a type, from 1; where the type has no graph, each name is one.
-    pub fn vertex(&self, labels: &Labels, txn_type: u16, name: &[u8]) -> Result<u16, Reply> {
+    /// `kept`: see [`Labels::vertex`].
+    pub fn vertex(
+        &self,
+        labels: &Labels,
+        txn_type: u16,
+        name: &[u8],
+        kept: impl FnOnce() -> bool,
+    ) -> Result<u16, Reply> {
         {
             let state = self.lock();
             if let Some(known) = state.known.get(&txn_type) {
@@ -232,7 +239,7 @@ impl Graphs {
                 });
             }
         }
-        labels.vertex(txn_type, name)
+        labels.vertex(txn_type, name, kept)
     }
 
     /// Number of types with a graph.
@@ -269,11 +276,14 @@ impl Graphs {
 }
 
 /// Numbers a type and looks at what it takes to use it.
-fn numbered(name: &str, graph: Graph, labels: &Labels) -> Result<Numbered, Reply> {
+fn numbered(name: &str, graph: Graph, labels: &Labels, kept: bool) -> Result<Numbered, Reply> {
     // First of all, since the names of a type that is refused should not stay.
     check_arcs(name, &graph)?;
     let number = labels.graphed_type(name.as_bytes())?;
-    let vertex = |vertex: &forebay::graph::Vertex| Ok(labels.vertex(number, vertex.name.as_bytes())? - 1);
+    let vertex = |vertex: &forebay::graph::Vertex| {
+        let number = labels.vertex(number, vertex.name.as_bytes(), || kept)?;
+        number.checked_sub(1).ok_or_else(|| limit("vertices_max", VERTICES_MAX))
+    };
     let vertices = graph.vertices().iter().map(vertex).collect::<Result<Vec<u16>, Reply>>()?;
     let complete_groups = graph.complete_groups_count_if_quick();
     let graph = graph.named(name).renumbered(&vertices);
@@ -326,18 +336,20 @@ mod tests {
     #[test]
     fn names_keep_their_numbers_when_a_graph_takes_the_place_of_another() {
         let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
-        let register = |text: &str| graphs.register(parse_types(text).unwrap(), Source::Client, &labels, &cache);
-        assert_eq!(graphs.vertex(&labels, 1, b"anything"), Ok(1), "no graph, no wrong vertex");
+        let register =
+            |text: &str| graphs.register(parse_types(text).unwrap(), Source::Client, (&labels, false), &cache);
+        let vertex = |txn_type, name: &[u8]| graphs.vertex(&labels, txn_type, name, || false);
+        assert_eq!(vertex(1, b"anything"), Ok(1), "no graph, no wrong vertex");
         assert_eq!(labels.txn_type(b"Other", || false), Ok(1));
         assert_eq!(register(BALANCE), Ok(Registered { new: 1, ..Registered::default() }));
         assert_eq!(register(BALANCE), Ok(Registered { same: 1, ..Registered::default() }));
-        assert_eq!(graphs.vertex(&labels, 2, b"S"), Ok(3));
-        let wrong = graphs.vertex(&labels, 2, b"X");
+        assert_eq!(vertex(2, b"S"), Ok(3));
+        let wrong = vertex(2, b"X");
         assert_eq!(wrong, Err(Reply::error("ERR type 'Balance' has no vertex 'X'; it has A, C, S")));
         let other = BALANCE.replace("'C'", "'D'");
         assert_eq!(register(&other), Ok(Registered { replaced: 1, ..Registered::default() }));
-        assert_eq!((graphs.vertex(&labels, 2, b"S"), graphs.vertex(&labels, 2, b"D")), (Ok(3), Ok(4)));
-        assert!(graphs.vertex(&labels, 2, b"C").is_err() && graphs.vertex(&labels, 2, b"").is_err());
+        assert_eq!((vertex(2, b"S"), vertex(2, b"D")), (Ok(3), Ok(4)));
+        assert!(vertex(2, b"C").is_err() && vertex(2, b"").is_err());
         graphs.begun(2);
         graphs.begun(1);
         let figures = graphs.figures();
@@ -350,7 +362,8 @@ mod tests {
     #[test]
     fn a_client_replaces_no_graph_of_the_operators() {
         let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
-        let register = |text: &str, source| graphs.register(parse_types(text).unwrap(), source, &labels, &cache);
+        let register =
+            |text: &str, source| graphs.register(parse_types(text).unwrap(), source, (&labels, false), &cache);
         let other = BALANCE.replace("'C'", "'D'");
         assert_eq!(register(&other, Source::Client).unwrap().new, 1);
         assert_eq!(register(BALANCE, Source::Operator).unwrap().replaced, 1);
@@ -358,7 +371,8 @@ mod tests {
         let refused = register(&other, Source::Client);
         let why = "ERR type 'Balance' is the operator's (graphs); choose another name";
         assert_eq!(refused, Err(Reply::error(why)));
-        assert_eq!(graphs.vertex(&labels, 1, b"C").is_ok(), graphs.vertex(&labels, 1, b"D").is_err());
+        let vertex = |txn_type, name: &[u8]| graphs.vertex(&labels, txn_type, name, || false);
+        assert_eq!(vertex(1, b"C").is_ok(), vertex(1, b"D").is_err());
     }
 
     #[test]
@@ -367,7 +381,7 @@ mod tests {
         let refused = (0..).find_map(|number| {
             let name = |vertex: u32| format!("[[type.vertex]]\nname = 'v{}'\n", vertex + 200 * number);
             let text = format!("[[type]]\nname = 'T'\n{}", (0..200).map(name).collect::<String>());
-            graphs.register(parse_types(&text).unwrap(), Source::Client, &labels, &cache).err()
+            graphs.register(parse_types(&text).unwrap(), Source::Client, (&labels, false), &cache).err()
         });
         // The names of a type's vertices stay, so a type that always has others comes to its bound.
         let Some(Reply::Error(text)) = refused else { panic!("an error") };
@@ -392,14 +406,14 @@ mod tests {
     fn a_type_that_takes_too_long_to_score_is_refused_and_none_of_its_company_is_taken() {
         let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
         let text = format!("{BALANCE}{}", ladder("Tangle", 128));
-        let refused = graphs.register(parse_types(&text).unwrap(), Source::Client, &labels, &cache);
+        let refused = graphs.register(parse_types(&text).unwrap(), Source::Client, (&labels, false), &cache);
         let Err(Reply::Error(why)) = refused else { panic!("an error") };
         let why = String::from_utf8_lossy(&why).into_owned();
         assert!(why.starts_with("LIMIT arcs_max 262144: type 'Tangle' takes "), "{why}");
         assert_eq!((graphs.count(), graphs.figures().refused), (0, 1));
         let small = parse_types(&ladder("Tangle", 6)).unwrap();
         assert_eq!(
-            graphs.register(small, Source::Client, &labels, &cache),
+            graphs.register(small, Source::Client, (&labels, false), &cache),
             Ok(Registered { new: 1, ..Registered::default() })
         );
     }
@@ -410,7 +424,7 @@ mod tests {
         let text = format!("{}{}", ladder("Small", 4), ladder("Large", 7));
         let types = parse_types(&text).unwrap();
         let counted = types[0].1.complete_groups_count();
-        graphs.register(types, Source::Client, &labels, &cache).unwrap();
+        graphs.register(types, Source::Client, (&labels, false), &cache).unwrap();
         let shown: Vec<_> = graphs.types(9).into_iter().map(|of| (of.name, of.complete_groups)).collect();
         assert_eq!(shown, [("Small".to_owned(), counted), ("Large".to_owned(), None)]);
         assert!(counted.is_some_and(|groups| graphs.figures().complete_groups == groups as u64));

@@ -111,6 +111,10 @@ impl Session {
         if !self.has_pushes() {
             return;
         }
+        // Between requests nothing else looks whether its rights have changed.
+        if !mutation::on(Fault::ToldByOldRights) {
+            self.look_again();
+        }
         let Waiting { everything, keys, broadcast, bereft, .. } = self.client.pushes.take();
         for id in bereft {
             self.lose(id);
@@ -119,21 +123,22 @@ impl Session {
             return;
         }
         let mut unnamed = everything;
-        let alone = keys.into_iter().map(|key| vec![key]);
-        for keys in alone.chain(broadcast.into_values()) {
+        let noted = keys.into_iter().map(|key| (true, vec![key]));
+        for (noted, keys) in noted.chain(broadcast.into_values().map(|keys| (false, keys))) {
             // It may be noted for another client, whose user may read what this one's may not.
             let (may, may_not): (Vec<_>, Vec<_>) = keys.iter().partition(|key| self.identity.may_read(key));
             if !may.is_empty() {
                 self.tell(Some(may.into_iter().map(|key| Reply::Bulk(key.name().into())).collect()));
             }
-            unnamed |= !may_not.is_empty() && self.is_told_for_others();
+            // What was noted it has read, when it had the right to. With BCAST it has not read what it may not.
+            unnamed |= !may_not.is_empty() && (noted || self.is_told_for_others());
         }
         if unnamed {
             self.tell(None);
         }
     }
 
-    /// What it may not read it has not got, unless it is told for others.
+    /// Whether what it may not read may be in the hands of others, for which it is told.
     fn is_told_for_others(&self) -> bool {
         self.tracked.as_ref().is_none_or(|tracked| tracked.redirect != 0) || self.subscribed
     }

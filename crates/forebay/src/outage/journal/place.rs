@@ -12,7 +12,7 @@ pub(super) fn still_there(folder: &dyn Folder, name: &str, file: &dyn DiskFile) 
         Some(named) if named.number == own.number => Ok(()),
         _ if own.names == 0 => Err(AppendError::Removed { file: path() }),
         _ => {
-            let why = format!("{} is not there any more, somebody has moved it; put it back", path());
+            let why = format!("{} is not there any more: it was moved or removed; put it back", path());
             Err(AppendError::Closed { why })
         }
     }

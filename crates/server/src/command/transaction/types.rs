@@ -16,7 +16,7 @@ pub(super) fn types(session: &mut Session, frame: Frame<'_>) -> Reply {
         }
     };
     let shared = &session.shared;
-    match shared.graphs.register(types, Source::Client, &shared.labels, shared.engine.cache()) {
+    match shared.graphs.register(types, Source::Client, (&shared.labels, shared.is_traced()), shared.engine.cache()) {
         Ok(Registered { new, replaced, same }) => {
             Reply::Simple(format!("OK {new} new, {replaced} replaced, {same} as before").into())
         }
