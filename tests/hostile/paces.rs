@@ -210,3 +210,32 @@ fn slow_readers_hold_up_no_quick_one() {
     assert!(!scene.forebay.log().contains("does not read its replies"), "{}", scene.forebay.log());
     scene.others_are_served("");
 }
+
+/// Eight clients ask for a reply of half of the room and read nothing. One that comes later is not served behind all of
+/// them, and a shorter reply is served beside them.
+#[test]
+fn those_that_read_nothing_do_not_hold_up_a_newcomer_one_after_the_other() {
+    let scene = Scene::new(&["--replies-bytes-max", "16MiB"]);
+    let (large, short) = ("v".repeat(8 << 20), "v".repeat(3 << 20));
+    let mut connection = Connection::new(scene.address());
+    assert_eq!(connection.call(&["MSET", "large", &large, "short", &short]), Reply::Simple("OK".into()));
+    let stalled = Vec::from_iter((0..8).map(|_| {
+        let mut stream = scene.connect();
+        stream.write_all(&bulk_request(&["GET", "large"])).expect("it is read");
+        stream
+    }));
+    let closed = || scene.forebay.log().matches("closing a client that does not read its replies").count();
+    let ask = |key: &str, value: &str| {
+        let (mut stream, began) = (scene.connect(), Instant::now());
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+        stream.write_all(&bulk_request(&["GET", key])).expect("it is read");
+        let mut reply = vec![0; format!("${}\r\n\r\n", value.len()).len() + value.len()];
+        stream.read_exact(&mut reply).expect("it is not closed");
+        println!("GET of {} MiB beside 8 that read nothing: {} ms", value.len() >> 20, began.elapsed().as_millis());
+    };
+    ask("short", &short);
+    assert_eq!(closed(), 0, "a short reply waits for none of them");
+    ask("large", &large);
+    assert!(closed() < stalled.len() / 2, "it waits for {} of {}", closed(), stalled.len());
+    scene.others_are_served("");
+}
