@@ -14,12 +14,15 @@ const ID_OVERHEAD_BYTES: usize = 64;
 
 type Table<K, V> = hashbrown::HashMap<K, V, foldhash::quality::RandomState>;
 
-/// All ids.
+/// Those of one user and schema.
+type Ids = Table<Box<[u8]>, HintSet>;
+
+/// All ids: by the user's name, by the schema.
 #[derive(Default)]
-pub(super) struct HintIds(Table<String, Table<u32, Table<Box<[u8]>, HintSet>>>);
+pub(super) struct HintIds(Table<String, Table<u32, Ids>>);
 
 impl HintIds {
-    fn of(&self, user: &str, schema: u32) -> Option<&Table<Box<[u8]>, HintSet>> {
+    fn of(&self, user: &str, schema: u32) -> Option<&Ids> {
         self.0.get(user)?.get(&schema)
     }
 
