@@ -138,7 +138,7 @@ pub enum Fault {
     UnnotedStopsDrain,
     /// What the journal is still to be told of documents names those that are applied, too.
     AppliedLearned,
-    /// What is learned of documents takes the journal's room for notes.
+    /// Long notes take the journal's room for short ones.
     NotesRoomTaken,
     /// What found no room in the journal stays there.
     RefusedForRoomKept,

@@ -60,8 +60,9 @@ fn a_full_disk_is_no_end() {
     }
 }
 
-/// What is learned of documents takes none of the room that is kept for saying that transactions are applied.
-fn learned_takes_no_room_for_notes() {
+/// What is learned of documents takes none of the room that is kept for saying that transactions are applied, and what
+/// is said of those that are refused takes a part of it.
+fn long_notes_leave_room_for_short_ones(note: impl Fn(u64) -> Record) {
     for reserves in [true, false] {
         let disk = Lossy::new();
         disk.reserves(reserves);
@@ -70,24 +71,32 @@ fn learned_takes_no_room_for_notes() {
         let life = Life::open(&disk, 1, roomy).unwrap();
         disk.hold_at_most(Some(disk.takes() + 100_000));
         let taken = fill(&life, 1);
-        let version = Version { incarnation: 1, sequence: 1 };
-        let learned = |number| {
-            let (key, read) = (Key::new(0, b"learned"), Read { value: Some(Value::bytes(vec![7; 700])), version });
-            Record::Known { number, key, read, unchecked: false }
-        };
-        let known = (1..=taken).cycle().take(1_000).filter(|number| life.append(vec![learned(*number)]) == [Ok(())]);
-        assert!(known.count() < 5);
+        let noted = (1..=taken).cycle().take(1_000).filter(|number| life.append(vec![note(*number)]) == [Ok(())]);
+        assert!(noted.count() < 100);
         for number in 1..=taken {
             assert_eq!(life.append(vec![Record::Applied(vec![number])]), [Ok(())], "{number} of {taken}");
         }
     }
 }
 
+fn learned(number: u64) -> Record {
+    let version = Version { incarnation: 1, sequence: 1 };
+    let (key, read) = (Key::new(0, b"learned"), Read { value: Some(Value::bytes(vec![7; 700])), version });
+    Record::Known { number, key, read, unchecked: false }
+}
+
+fn refused(number: u64) -> Record {
+    Record::Quarantined { number, reason: "refused".repeat(100) }
+}
+
 #[test]
-fn what_is_learned_takes_no_room_for_notes() {
-    learned_takes_no_room_for_notes();
-    let _on = mutation::put_back(Some(Fault::NotesRoomTaken));
-    assert!(std::panic::catch_unwind(learned_takes_no_room_for_notes).is_err());
+fn long_notes_leave_room() {
+    for note in [learned, refused] {
+        long_notes_leave_room_for_short_ones(note);
+        let _on = mutation::put_back(Some(Fault::NotesRoomTaken));
+        let all = || long_notes_leave_room_for_short_ones(note);
+        assert!(std::panic::catch_unwind(all).is_err());
+    }
 }
 
 /// Disks that are full now and then, at any byte, with groups of any kind: what is answered is what is there.

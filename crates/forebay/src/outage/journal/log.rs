@@ -12,8 +12,8 @@ use super::reader::Reader;
 use super::remembered::Memo;
 use super::rewrite;
 use super::scan::{Scan, draw_header, header_of_session, scan};
-use super::space::Space;
-use super::work::{Work, adds, frame_bytes, gone, longest_learned};
+use super::space::{Kind, Space};
+use super::work::{Work, adds, frame_bytes, gone, kind};
 use super::{AppendError, Cut, JournalOptions, OpenError, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder, is_full};
@@ -250,7 +250,7 @@ impl Log {
         let room = match entries.iter().filter(|entry| adds(entry)).count() {
             0 => {
                 let left = pending.saturating_sub(gone(entries));
-                self.space.note(&*self.folder, file, to, (longest_learned(entries), left))
+                self.space.note(&*self.folder, file, to, (kind(entries), left))
             }
             added => self.space.add(&*self.folder, file, to, bytes, pending + added),
         };
@@ -328,7 +328,7 @@ impl Log {
         let tick = any(|work| matches!(work, Work::Tick));
         let idle = tick && self.end == self.synced && self.reserved > last;
         let beyond = self.durability != Durability::Always && last > self.reserved;
-        let idle = idle && self.space.note(&*self.folder, file, self.end + MARK_BYTES_MAX, (0, 0)).is_ok();
+        let idle = idle && self.space.note(&*self.folder, file, self.end + MARK_BYTES_MAX, (Kind::Short, 0)).is_ok();
         if close || idle || beyond {
             self.reserved = if beyond { last.saturating_add(RESERVED_NUMBERS) } else { last };
             let mut frame = Vec::new();

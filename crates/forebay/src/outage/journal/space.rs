@@ -3,8 +3,8 @@
 //! **Invariant.** A transaction is added only where room is taken for saying later that it was applied, too. So a
 //! disk that is full stops nothing of what is in the journal from being applied, noted, and written directly again.
 //! What finds no room is refused and surely not in the file. Nothing else is the matter, and writing goes on as soon
-//! as there is room. (A failed sync is another matter: `log` ends the file for that.) What is learned of documents is
-//! as long as they are. It takes nothing of that room: what is refused so is noted when more is applied (`unnoted`).
+//! as there is room. (A failed sync is another matter: `log` ends the file for that.) Long notes take
+//! a part of that room or nothing ([`Kind`]). What is refused so is noted when more is applied (`unnoted`).
 //!
 //! Where the file system takes no room ahead, what it says is free is all there is to go by. Then a write that fails
 //! is cut off again.
@@ -19,10 +19,37 @@ use crate::outage::disk::{DiskFile, Folder, is_full};
 const NOTES_BYTES_MIN: u64 = 64 << 10;
 
 /// Room that is kept for each pending transaction: a note that it was applied takes less.
-const NOTE_BYTES: u64 = 64;
+pub(super) const NOTE_BYTES: u64 = 64;
+
+/// Of the room that is kept whatever their number, what verdicts on transactions may take. The rest is for marks and for
+/// the head of a new file.
+const VERDICTS_BYTES: u64 = NOTES_BYTES_MIN / 2;
 
 /// Bytes taken ahead of what is needed.
 const AHEAD_BYTES: u64 = 256 << 10;
+
+/// Notes by what they may take of the room that is kept for such.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Short ones, of which each transaction has its own at most: all of it.
+    Short,
+    /// How transactions ended or stand, with a reason. What finds no room is found again by the next start.
+    Verdict,
+    /// What was learned of documents, as long as these: nothing.
+    Learned,
+}
+
+impl Kind {
+    /// What has to be left for notes about so many transactions.
+    fn leaves(self, pending: usize) -> u64 {
+        match self {
+            _ if mutation::on(Fault::NotesRoomTaken) => 0,
+            Kind::Short => 0,
+            Kind::Verdict => notes(pending) - VERDICTS_BYTES,
+            Kind::Learned => notes(pending),
+        }
+    }
+}
 
 /// Room on the disk for one file.
 #[derive(Default)]
@@ -55,16 +82,15 @@ impl Space {
         taken
     }
 
-    /// Has the file grow to `to` by notes, behind which `pending` wait for theirs; the `longest` has so many bytes.
+    /// Has the file grow to `to` by notes of this kind, after which `pending` wait for theirs.
     pub(super) fn note(
         &mut self,
         folder: &dyn Folder,
         file: &dyn DiskFile,
         to: u64,
-        (longest, pending): (u64, usize),
+        (kind, pending): (Kind, usize),
     ) -> io::Result<()> {
-        let kept = if longest > NOTE_BYTES && !mutation::on(Fault::NotesRoomTaken) { notes(pending) } else { 0 };
-        let taken = self.take(folder, file, to, to + kept);
+        let taken = self.take(folder, file, to, to + kind.leaves(pending));
         // That a note finds room does not mean that a transaction would.
         if taken.is_err() {
             self.was_refused(0);

@@ -1,6 +1,7 @@
 //! What is asked of the file.
 
 use super::frame::HEAD_BYTES;
+use super::space::{Kind, NOTE_BYTES};
 use crate::outage::record::Description;
 use crate::tier::{Effect, Entry, Remembered};
 
@@ -54,8 +55,13 @@ pub(super) fn gone(entries: &[Entry]) -> usize {
     entries.iter().map(gone).sum()
 }
 
-/// Bytes of the longest of these that says what was learned of a document, and so is as long as that.
-pub(super) fn longest_learned(entries: &[Entry]) -> u64 {
-    let learned = entries.iter().filter(|entry| matches!(entry.effect, Effect::Known(_)));
-    learned.map(frame_bytes).max().unwrap_or(0)
+/// What these notes are as far as room goes.
+pub(super) fn kind(entries: &[Entry]) -> Kind {
+    let kind = |entry: &Entry| match entry.effect {
+        _ if frame_bytes(entry) <= NOTE_BYTES => Kind::Short,
+        Effect::Known(_) => Kind::Learned,
+        Effect::Stands(_) | Effect::Ended(_) => Kind::Verdict,
+        _ => Kind::Short,
+    };
+    entries.iter().map(kind).max().unwrap_or(Kind::Short)
 }
