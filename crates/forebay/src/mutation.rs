@@ -138,6 +138,8 @@ pub enum Fault {
     UnnotedStopsDrain,
     /// What the journal is still to be told of documents names those that are applied, too.
     AppliedLearned,
+    /// What has no room to be noted holds up all that waits with it.
+    UnnotedTogether,
     /// Long notes take the journal's room for short ones.
     NotesRoomTaken,
     /// What found no room in the journal stays there.

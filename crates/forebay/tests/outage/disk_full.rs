@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::lossy::Lossy;
-use forebay::outage::{Gate, GateSettings, Mode};
+use forebay::outage::{Gate, GateSettings, GivenUp, Mode};
 use forebay::runtime::Runtime;
 use forebay::store::{Commit, CommitOutcome, Store, Write};
 use forebay::value::Data;
@@ -177,6 +177,68 @@ fn what_is_learned_is_noted_without_room() {
 fn what_is_learned_of_what_is_applied_is_found() {
     let _on = mutation::put_back(Some(Fault::AppliedLearned));
     assert!(std::panic::catch_unwind(|| what_is_learned_finds_no_room(6_000, 400_000, false)).is_err());
+}
+
+/// Of some rows a transaction is set aside, and others wait after it. What is learned of these rows finds no room, and
+/// they wait for that alone. All others are written directly. These are, once the operator has given it up.
+fn what_is_set_aside_holds_no_other_up() {
+    simulated(move |runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        gate.start_remembering();
+        let mut counted = Counted(vec![0; 42], 6_000);
+        assert_eq!(commit(&gate, counted.made()).await, CommitOutcome::Committed(Vec::new()));
+        disk.hold_at_most(Some(disk.takes() + 90_000));
+        runtime.sleep(Duration::from_secs(2)).await;
+        database.inner.set_down(true);
+        let one = |counted: &mut Counted, sequence: u64, number: usize| {
+            let mut one = counted.counts(sequence);
+            one.writes.truncate(1);
+            counted.0[number] += 1;
+            one.writes[0].key = Counted::key(number);
+            one.writes[0].after = Some(counted.value(number));
+            one
+        };
+        let (mut sequence, mut stale) = (100, Vec::new());
+        for number in 0..30 {
+            for nth in 0..3 {
+                sequence += 1;
+                let mut counts = one(&mut counted, sequence, number);
+                if nth == 1 {
+                    counts.checks = vec![(Key::new(0, b"other"), Version { incarnation: 9, sequence: 9 })];
+                }
+                let CommitOutcome::Buffered(kept) = commit(&gate, counts).await else { panic!("it is kept") };
+                if nth == 1 {
+                    stale.push(kept.ticket);
+                }
+            }
+        }
+        let taken = fill(&gate, 10_000).await;
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(60)).await;
+        let state = gate.state();
+        assert_eq!(
+            (state.mode, state.amount.quarantined, state.amount.transactions),
+            (Mode::Normal, 30, 60),
+            "{state:?}"
+        );
+        for number in 10_000..10_000 + taken {
+            let direct = commit(&gate, put(100_000 + number, &format!("d{number}"))).await;
+            assert_eq!(direct, CommitOutcome::Committed(Vec::new()), "{number}");
+        }
+        for ticket in stale {
+            assert_eq!(gate.give_up(ticket, "why").await, Ok(GivenUp::Dropped));
+        }
+        runtime.sleep(Duration::from_secs(60)).await;
+        assert_eq!((gate.state().amount.transactions, gate.state().unnoted), (0, 0));
+    });
+}
+
+#[test]
+fn what_is_set_aside_on_a_full_disk_holds_no_other_up() {
+    what_is_set_aside_holds_no_other_up();
+    let _on = mutation::put_back(Some(Fault::UnnotedTogether));
+    assert!(std::panic::catch_unwind(what_is_set_aside_holds_no_other_up).is_err());
 }
 
 /// Where no room could be taken ahead and nothing can be noted, all is applied; but what the journal would bring

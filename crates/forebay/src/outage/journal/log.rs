@@ -157,7 +157,16 @@ impl Log {
                 self.synced = self.end;
                 Ok(())
             }
-            _ => self.rewrite(header).map_err(|(why, _)| why),
+            _ => {
+                let bytes = self.begin + self.index.kept_bytes();
+                self.rewrite(header).map_err(|(why, _)| match is_full(&why) {
+                    true => io::Error::new(
+                        why.kind(),
+                        format!("{why}; the file is written again, which takes {bytes} bytes"),
+                    ),
+                    false => why,
+                })
+            }
         }
     }
 

@@ -21,8 +21,8 @@ const NOTES_BYTES_MIN: u64 = 64 << 10;
 /// Room that is kept for each pending transaction: a note that it was applied takes less.
 pub(super) const NOTE_BYTES: u64 = 64;
 
-/// Of the room that is kept whatever their number, what verdicts on transactions may take. The rest is for marks and for
-/// the head of a new file.
+/// Of the room that is kept whatever their number, what verdicts on transactions may take. The rest is for marks, and
+/// for the head of a new file.
 const VERDICTS_BYTES: u64 = NOTES_BYTES_MIN / 2;
 
 /// Bytes taken ahead of what is needed.

@@ -205,6 +205,11 @@ impl Buffer {
         Some(keys)
     }
 
+    /// Whether transaction `number` waits here, in whatever way.
+    pub fn is_pending(&self, number: u64) -> bool {
+        self.entries.contains_key(&number)
+    }
+
     /// Whether transaction `number` is here, and why it is quarantined if it is.
     pub fn standing(&self, number: u64) -> Option<Standing> {
         let entry = self.entries.get(&number)?;
