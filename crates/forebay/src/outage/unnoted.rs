@@ -4,6 +4,9 @@
 //! applied. Otherwise a start would bring that back and show it in place of the write. Of one document nothing is
 //! noted before what came earlier is; so while something is here, later notes queue up. An id is kept by the store as
 //! long as the journal may bring its transaction back. Nothing else waits: the drain goes on.
+//!
+//! What has to be said first of those that still wait is as long as their documents. Where that finds no room, it holds
+//! up only what has documents in common with it. The rest is short, and finds the room that is kept for it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
