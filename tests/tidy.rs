@@ -96,6 +96,7 @@ fn crates_share_lints_and_dependencies_are_documented() {
     let tree = Tree::read();
     none(manifests::lints(&tree));
     none(manifests::dependencies(&tree));
+    none(manifests::citation(&tree));
 }
 
 #[test]

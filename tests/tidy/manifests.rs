@@ -57,6 +57,25 @@ pub fn dependencies(tree: &Tree) -> Vec<String> {
     missing.chain(unused).collect()
 }
 
+/// CITATION.cff names the version that the workspace has.
+pub fn citation(tree: &Tree) -> Vec<String> {
+    let version = |path: &str, line: &str| {
+        let text = &tree.get(path)?.text;
+        text.lines().find_map(|found| found.strip_prefix(line)).map(|rest| rest.trim_matches('"').to_owned())
+    };
+    let (cited, built) = (version("CITATION.cff", "version: "), version("Cargo.toml", "version = "));
+    let differs = cited.is_none() || cited != built;
+    differs.then(|| format!("CITATION.cff: version {cited:?}, Cargo.toml has {built:?}")).into_iter().collect()
+}
+
+#[test]
+fn a_stale_citation_is_found() {
+    let of = |cited| Tree::of(&[("CITATION.cff", cited), ("Cargo.toml", "[workspace.package]\nversion = \"0.2.0\"")]);
+    assert!(citation(&of("title: x\nversion: 0.2.0\n")).is_empty());
+    assert_eq!(citation(&of("title: x\nversion: 0.1.0\n")).len(), 1);
+    assert_eq!(citation(&of("title: x\n")).len(), 1);
+}
+
 #[test]
 fn a_crate_without_lints_is_found() {
     let path = "crates/x/Cargo.toml";
