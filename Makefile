@@ -145,13 +145,14 @@ FIGURES = docs/papers/figures
 FIGURE = cargo run --release --locked -p forebay-figures --
 DRAW = $(FIGURE) --redraw
 
-# The list needs none of the peers that figures are measured beside.
-FIGURE_SETUP = $(if $(filter list,$(NAME)),setup-run,setup-bench)
+# The list is on a page, and needs nothing.
+FIGURE_SETUP = $(if $(filter list,$(NAME)),,setup-bench)
 
 figure: $(FIGURE_SETUP) ## of a paper: NAME=clic-6, detox-8, kairos-8, tardis-5, .., or list (FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
-	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
-		&& cargo run -q --release --locked -p forebay-figures -- list;; \
+	list) sed -n 's/^| `\(.*\)` | \(.*\) | \(.*\) |$$/\1|\2|\3/p' docs/papers/figures.md \
+		| awk -F '|' '{printf "%-20s %s%s\n", $$1, $$2, ($$3 == "-" ? "" : " (needs " $$3 ")")}'; \
+		echo 'times and traces: docs/papers/figures.md';; \
 	deferred-table-5.5) $(ENGINE_BUILD) && target/dist/wigner --csv $(FIGURES)/$(NAME).csv;; \
 	deferred-*) $(ENGINE_BUILD) && $(TBB_BUILD) && target/dist/thesis $(NAME) && $(DRAW) $(NAME);; \
 	detox-*|kairos-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \

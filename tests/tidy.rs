@@ -104,6 +104,7 @@ fn documents_are_sound() {
     let tree = Tree::read();
     none(documents::generated(&tree));
     none(documents::links(&tree));
+    none(documents::figures(&tree));
     none(documents::places(&tree));
     none(documents::words(&tree));
 }

@@ -39,6 +39,52 @@ fn is_marker(line: &str) -> bool {
     name.is_some_and(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
 }
 
+/// Sources that declare figures of papers, and the page that lists them.
+const FIGURES: [&str; 4] = [
+    "bench/figures/src/main.rs",
+    "bench/src/figure/detox.rs",
+    "bench/src/figure/kairos/mod.rs",
+    "bench/src/figure/tardis/mod.rs",
+];
+const FIGURES_PAGE: &str = "docs/papers/figures.md";
+
+/// Figures that the page of figures, which is what `make figure NAME=list` prints, does not have as they are declared;
+/// and those that it has without any of them being declared.
+pub fn figures(tree: &Tree) -> Vec<String> {
+    let Some(page) = tree.get(FIGURES_PAGE) else { return vec![format!("{FIGURES_PAGE} is missing")] };
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        Some((cells.next()?.trim_end_matches('`').to_owned(), cells.next()?.to_owned()))
+    };
+    let listed: Vec<(String, String)> = page.text.lines().filter_map(row).collect();
+    let mut declared = Vec::new();
+    for source in FIGURES.iter().filter_map(|path| tree.get(path)) {
+        let quoted = |text: &str| text.split('"').nth(1).unwrap_or_default().to_owned();
+        for figure in source.text.split("Figure {").skip(1) {
+            let [name, summary] = ["name: ", "summary: "].map(|field| figure.split_once(field));
+            if let (Some((_, name)), Some((_, summary))) = (name, summary) {
+                declared.push((quoted(name), quoted(summary)));
+            }
+        }
+    }
+    declared.retain(|(name, _)| name.contains('-'));
+    let missing = declared.iter().filter(|figure| !listed.contains(figure));
+    let missing = missing.map(|(name, summary)| format!("{FIGURES_PAGE}: no row | `{name}` | {summary} |"));
+    // What is measured without being drawn is declared in no table.
+    let known = |name: &str| name == "deferred-table-5.5" || declared.iter().any(|(declared, _)| declared == name);
+    let unknown = listed.iter().filter(|(name, _)| !known(name));
+    missing.chain(unknown.map(|(name, _)| format!("{FIGURES_PAGE}: there is no figure {name}"))).collect()
+}
+
+#[test]
+fn a_figure_that_is_not_listed_is_found() {
+    let page = (FIGURES_PAGE, "| figure | what | needs |\n| `detox-8` | THR | - |\n");
+    let of = |source| figures(&Tree::of(&[page, (FIGURES[1], source)]));
+    assert!(of("Figure { name: \"detox-8\", summary: \"THR\", make }").is_empty());
+    assert_eq!(of("Figure { name: \"detox-8\", summary: \"THR of all\", make }").len(), 1);
+    assert_eq!(of("").len(), 1);
+}
+
 /// Relative links that lead nowhere.
 pub fn links(tree: &Tree) -> Vec<String> {
     let mut breaches = Vec::new();

@@ -174,7 +174,7 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "deferred-order",
-        summary: "What .99|.99 owes to the order in time (a table)",
+        summary: "What thresholds of .99 owe to the order in time (a table)",
         measure: THESIS,
         picture: Table,
     },
