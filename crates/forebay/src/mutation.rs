@@ -138,6 +138,8 @@ pub enum Fault {
     UnnotedStopsDrain,
     /// What the journal is still to be told of documents names those that are applied, too.
     AppliedLearned,
+    /// A start that does not reach the store gives out the ids of an earlier such start again.
+    IdsOfEarlierStart,
     /// What has no room to be noted holds up all that waits with it.
     UnnotedTogether,
     /// Long notes take the journal's room for short ones.

@@ -129,6 +129,7 @@ impl Gate {
         let dropped = found.dropped.into_iter().flat_map(ids).collect();
         let keeps = settings.write_back_ms.map(|age_ms| WriteBack::new(age_ms, settings.bytes_max));
         (state.opens_late, state.write_back) = (opens_late, keeps);
+        let newest = memory::newest_of_earlier(newest, &found.remembered, runtime.now_ms());
         let owner = found.remembered.owner;
         state.remembered = Some(found.remembered);
         if opens_late {

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use forebay::mutation::{self, Fault};
+use forebay::outage::lossy::Lossy;
 use forebay::outage::{Description, Found, Gate, GateOptions, GateSettings, TicketState};
 use forebay::runtime::Runtime;
-use forebay::store::CommitOutcome;
+use forebay::store::{CommitOutcome, Store};
 use forebay::tier::memory::Memory;
 use forebay::tier::{AppendError, Appending, Entry, Remembered, Tier};
 use forebay::{Key, Version};
 use futures_channel::oneshot;
 
-use crate::gate::{Database, commit, open_in, put, simulated};
+use crate::gate::{Database, commit, open_in, open_on, put, simulated};
 
 /// A tier that takes a second for each entry while it is `slow`.
 struct Slow {
@@ -137,4 +139,34 @@ fn a_ticket_of_before_the_start_does_not_wait_for_others() {
         assert_eq!(gate.state().amount.transactions, 1);
         assert_eq!(gate.ticket(first.ticket), TicketState::Over);
     });
+}
+
+/// Two starts in a row do not reach the database, and commit to it directly in between. The ids of the second are new:
+/// the database would take what it buffers for what it has applied.
+fn late_starts_give_new_ids(after: Duration) {
+    simulated(move |runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        let (_, reached) = open_on(&disk, &runtime, &database, || ());
+        reached.start_remembering();
+        runtime.sleep(Duration::from_secs(2)).await;
+        drop(reached);
+        let start = || {
+            disk.kill();
+            open_on(&disk, &runtime, &database, || ()).1.minted()
+        };
+        let first = start();
+        runtime.sleep(after).await;
+        let second = start();
+        let committed = 60 * after.as_millis() as u64;
+        assert!(second > first + committed, "{first} and {committed} more, then {second}");
+    });
+}
+
+#[test]
+fn a_start_that_does_not_reach_the_database_gives_new_ids() {
+    for ms in [1, 10, 1_000] {
+        late_starts_give_new_ids(Duration::from_millis(ms));
+    }
+    let _on = mutation::put_back(Some(Fault::IdsOfEarlierStart));
+    assert!(std::panic::catch_unwind(|| late_starts_give_new_ids(Duration::from_millis(10))).is_err());
 }

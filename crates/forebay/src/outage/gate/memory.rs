@@ -25,6 +25,23 @@ use crate::version::Version;
 /// more than any process commits.
 const SEQUENCES_SKIPPED: u64 = 1 << 40;
 
+/// Sequence numbers for each ms of the clock: more than any process commits in one.
+const SEQUENCES_EACH_MS: u64 = 64;
+
+/// The newest version that an earlier process may have given out in the incarnation of `known`, the newest that waits.
+/// A start that does not reach the store gives versions out in that incarnation, and so may have earlier ones: of their
+/// direct commits only what is remembered tells, a second late. So the clock counts, too. The store takes a transaction
+/// with an id that it has for one that it has applied.
+pub(super) fn newest_of_earlier(known: Version, remembered: &Remembered, now_ms: u64) -> Version {
+    if mutation::on(Fault::IdsOfEarlierStart) {
+        return known;
+    }
+    let acknowledged = remembered.acknowledged.iter().map(|id| id.0);
+    let acknowledged = acknowledged.filter(|version| version.incarnation == known.incarnation);
+    let by_clock = Version { sequence: now_ms.saturating_mul(SEQUENCES_EACH_MS), ..known };
+    acknowledged.chain([by_clock]).fold(known, Version::max)
+}
+
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
