@@ -149,3 +149,33 @@ fn what_was_given_up_is_told_after_a_restart() {
     }
     assert_eq!(server.sql(&database, "SELECT count(*) FROM counts"), "0");
 }
+
+/// Two starts do not reach the database, and write to it directly once they do. What the second keeps has other ids
+/// than the direct writes after the first: the database would take it for applied.
+#[test]
+fn starts_that_do_not_reach_the_database_give_other_ids() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, "CREATE TABLE counts (id integer PRIMARY KEY, n integer)");
+    let maps = ["--map", "count:{id} -> counts(id)", "--start-in-failed"];
+    let mut forebay = start(&server, &database, &maps);
+    let mut kept = Vec::new();
+    for outage in 0..2 {
+        server.stop(Stop::Immediate);
+        forebay.restart();
+        let mut client = Connection::new(forebay.address);
+        for number in 1..=5 * outage {
+            let row = format!("count:{number}");
+            assert_eq!(client.call(&["HMSET", &row, "n", "1"]), ok());
+            kept.push(said(&client.call(&["CACHE", "OUTCOME"])));
+        }
+        server.start_again();
+        calm(forebay.address);
+        for number in 11..=13 {
+            assert_eq!(client.call(&["HMSET", &format!("count:{number}"), "n", "2"]), ok());
+        }
+    }
+    assert!(kept.len() == 5 && kept.iter().all(|told| told.starts_with("BUFFERED ")), "{kept:?}");
+    let rows = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM counts";
+    assert_eq!(server.sql(&database, rows), "1 2 3 4 5 11 12 13");
+}

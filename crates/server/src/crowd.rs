@@ -18,8 +18,8 @@
 //!
 //! **Those that read nothing hold up a newcomer for as long as one of them, or two.** Where a client was found to take
 //! nothing, those that wait in line may be of its kind. So the room that it leaves is for the newest. Of four such
-//! rooms one is for the oldest, so each has room in the end. A short reply has its trial meanwhile, unless the wide one
-//! that is next needs the room for trials as well.
+//! rooms one is for the oldest, so each has room in the end. A short reply has its trial meanwhile. It has none where
+//! the next wide reply needs the room for trials too. That lasts for as long as slow readers hold the other room.
 //!
 //! **Each wait ends.** Room comes back as clients read. A client that has more than its share and takes less than
 //! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One

@@ -411,7 +411,7 @@ mod tests {
 
     /// One client makes up names of steps, in one type or in two. Others keep theirs, and have new ones.
     #[test]
-    fn nobody_uses_up_the_names_of_steps() {
+    fn one_client_does_not_use_up_the_names_of_steps() {
         let made_up = |types: u16| {
             let labels = Labels::default();
             let vertex = |txn_type, name: &[u8]| labels.vertex(txn_type, name, || false);

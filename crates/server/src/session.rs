@@ -235,11 +235,8 @@ impl Session {
                 Hit::Long(bytes) => self.serve_long(command, frame, bytes).await,
                 hit => hit == Hit::Served,
             };
-            if self.unshown > 0 {
-                self.wait_for_reader().await;
-                if self.closing {
-                    break;
-                }
+            if self.unshown > 0 && !self.waits_with_right(command, frame).await {
+                continue;
             }
             if hit {
                 away_reads += u64::from(away);

@@ -179,7 +179,7 @@ impl Form {
 
 impl RowForm {
     /// What the store fills by itself if `changes` make the row; none if they make none, or leave nothing to it. Also
-    /// whether they say that the row is made: whoever has seen that there is one does not.
+    /// whether they say that the row is made. A transaction that has seen a row does not say so.
     pub fn left_to_store(&self, changes: &[Change]) -> Option<(Fills, bool)> {
         let last = behind_deletion(changes);
         if self.fills.is_empty() || !last.iter().any(|change| !matches!(change, Change::UnsetField(_))) {

@@ -114,6 +114,16 @@ impl Session {
         accepted
     }
 
+    /// Waits for room for a cached read that is to be served again. Whether it is: a right may be taken meanwhile.
+    pub(super) async fn waits_with_right(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        self.wait_for_reader().await;
+        if self.closing {
+            return false;
+        }
+        let denied = self.guard_again(command, frame);
+        denied.map_err(|denied| self.answer(&denied)).is_ok()
+    }
+
     /// Runs one command. A read whose reply has no room is forgotten, and run again when there is room.
     pub(super) async fn run_until_shown(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         self.run_and_come_back(command, frame, ahead).await;

@@ -25,7 +25,7 @@ use crate::version::Version;
 /// more than any process commits.
 const SEQUENCES_SKIPPED: u64 = 1 << 40;
 
-/// Sequence numbers for each ms of the clock: more than any process commits in one.
+/// Sequence numbers for each ms of the clock: more than a process commits in the mean.
 const SEQUENCES_EACH_MS: u64 = 64;
 
 /// The newest version that an earlier process may have given out in the incarnation of `known`, the newest that waits.

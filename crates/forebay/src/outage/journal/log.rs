@@ -202,12 +202,18 @@ impl Log {
             self.look_for_room();
         }
         let mut buffer = Vec::new();
-        let begins = !self.begun && batch.iter().any(|work| matches!(work, Work::Append(_)));
+        let mut begins = !self.begun && batch.iter().any(|work| matches!(work, Work::Append(_)));
         if begins {
             self.mark(false, &mut buffer);
         }
         let mut answers: Vec<Result<(), AppendError>> =
             batch.iter().map(|work| self.stage(work, &*file, before, &mut buffer)).collect();
+        let appends = |(work, answer): (&Work, &Result<_, _>)| matches!(work, Work::Append(_)) && answer.is_ok();
+        if begins && !batch.iter().zip(&answers).any(appends) {
+            // With nothing to begin with, a full disk is not tried each time.
+            buffer.clear();
+            begins = false;
+        }
         let sync = self.wants_sync(batch, &*file, before, &mut buffer);
         let written = match self.write(&*file, before, &buffer) {
             Err(why) if is_full(&why) => {

@@ -46,7 +46,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Whether the latest is a guess, which nobody is shown.
+    /// Whether the latest is a guess. No client is shown a guess.
     pub(super) fn is_guessed(&self) -> bool {
         self.guessed && !mutation::on(Fault::DefaultsGuessed)
     }

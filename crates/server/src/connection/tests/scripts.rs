@@ -179,3 +179,22 @@ async fn a_script_that_waited_for_room_needs_its_right_still() {
     let _fault = mutation::put_back(Some(Fault::RightKeptInWait));
     assert!(done(b"-exec").await.1, "the fault is found");
 }
+
+/// A cached read waits for room, and its user loses the right to it. What is written then is not shown.
+#[tokio::test]
+async fn a_read_that_waited_for_room_needs_its_right_still() {
+    let read = |rule: &'static [u8]| async move {
+        let shared = shared(|_| {});
+        let value = "x".repeat(600_000);
+        let sent = format!("*3\r\n$3\r\nSET\r\n$1\r\nv\r\n$600000\r\n{value}\r\nGET v\r\nPING\r\n");
+        let runtime = shared.engine.runtime().clone();
+        let taken = async { shared.access.set_user(&runtime, "default", &[rule]).await.unwrap() };
+        answered(sent, &shared, taken).await
+    };
+    for rule in [&b"-get"[..], b"resetkeys"] {
+        let answers = read(rule).await;
+        assert!(answers.starts_with("+OK\r\n-NOPERM ") && answers.ends_with("+PONG\r\n"), "{answers:.200}");
+    }
+    let _fault = mutation::put_back(Some(Fault::RightKeptInWait));
+    assert!(read(b"-get").await.contains("xxx"), "the fault is found");
+}
