@@ -73,19 +73,20 @@ PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 INSTALL = PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' scripts/install.sh
 
-install: ## what `make dist` made, with unit, settings and completions: PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=
+install: ## what `make dist` made, with unit, manual and completions: PREFIX=/usr/local SYSCONFDIR=/etc DESTDIR=
 	@$(INSTALL) install
 
 uninstall: ## remove what `make install` put there; settings, data and the user stay
 	@$(INSTALL) uninstall
 
-# The completions come out of the binary, so they are laid down first.
+# Completions and manual pages come out of the binary, so they are laid down first.
 deb: dist ## a Debian package of that, target/debian/forebay_*.deb
 	@cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb
 	mkdir -p target/package/completions
 	target/dist/forebay completions bash > target/package/completions/forebay
 	target/dist/forebay completions zsh > target/package/completions/_forebay
 	target/dist/forebay completions fish > target/package/completions/forebay.fish
+	rm -rf target/package/man && target/dist/forebay man target/package/man
 	cargo deb -p forebay-cli --profile dist --no-build --no-strip
 
 image: ## an image for containers, by packaging/Dockerfile

@@ -47,6 +47,7 @@ case "$what" in
 install)
     [ -x "$binary" ] || fail "there is no $binary; make it first, not as root: make dist"
     files | while read -r mode from at; do install_one "$mode" "$from" "$at"; done
+    "$binary" man "$to$prefix/share/man/man1" > /dev/null
     [ -e "$to$settings" ] || install -D -m 644 packaging/forebay.toml "$to$settings"
     echo "installed $to$prefix/bin/forebay; settings: $to$settings"
     if [ -z "$to" ] && [ -d /run/systemd/system ]; then
@@ -54,6 +55,7 @@ install)
     fi ;;
 uninstall)
     files | while read -r _ _ at; do rm -f "$to$at"; done
+    rm -f "$to$prefix/share/man/man1/forebay.1" "$to$prefix"/share/man/man1/forebay-*.1
     for folder in share/forebay share/doc/forebay; do
         if [ -d "$to$prefix/$folder" ]; then rmdir --ignore-fail-on-non-empty "$to$prefix/$folder"; fi
     done

@@ -129,7 +129,9 @@ fn uninstall_leaves_the_settings_alone() {
     run("install");
     let unit = fs::read_to_string(folder.path().join("usr/local/lib/systemd/system/forebay.service")).expect("a unit");
     assert!(unit.contains("\nExecStart=/usr/local/bin/forebay serve --config /etc/forebay/forebay.toml\n"), "{unit}");
-    assert!(folder.path().join("usr/local/bin/forebay").is_file());
+    for file in ["bin/forebay", "share/man/man1/forebay.1", "share/man/man1/forebay-store-init.1"] {
+        assert!(folder.path().join("usr/local").join(file).is_file(), "{file}");
+    }
     fs::write(&settings, "memory = \"1GiB\"\n").expect("changed by an operator");
     run("install");
     run("uninstall");

@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{around, check, demo, password, settings};
+use crate::{around, check, demo, doctor, man, password, settings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,6 +15,7 @@ Examples:
   forebay replay trace.lis --preload        send a recorded trace through it
   forebay bench --workload ycsb-b           put a workload on it, and measure
   forebay config > forebay.toml             all settings, as a file
+  forebay doctor --config forebay.toml      what is in the way of serving with it
 
 A connection that sends TXN BEGIN reads and writes in a transaction up to its
 TXN COMMIT.
@@ -105,6 +106,7 @@ pub fn command() -> Command {
                 .after_help(CONFIG_EXAMPLES)
                 .args(settings::arguments(&[])),
         )
+        .subcommand(doctor::command())
         .subcommand(password::command())
         .subcommand(
             Command::new("completions")
@@ -118,7 +120,8 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(Shell))
                         .help("Which shell"),
                 ),
-        );
+        )
+        .subcommand(man::command());
     with_negative_numbers(command)
 }
 

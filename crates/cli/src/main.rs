@@ -11,12 +11,14 @@ mod config;
 #[cfg(feature = "postgres")]
 mod database;
 mod demo;
+mod doctor;
 mod error;
 #[cfg(feature = "postgres")]
 mod gate;
 #[cfg(feature = "lab")]
 mod graph;
 mod log;
+mod man;
 mod node;
 #[cfg(feature = "lab")]
 mod output;
@@ -87,6 +89,8 @@ fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         Some(("demo", matches)) => demo::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
+        Some(("doctor", matches)) => doctor::run(matches),
+        Some(("man", matches)) => man::run(matches),
         Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         Some((name, matches)) => around::run(name, matches),

@@ -79,7 +79,7 @@ impl Node {
             let checked = std::fs::create_dir_all(folder);
             checked.map_err(|error| CommandError::TraceFolder { folder: folder.clone(), error })?;
         }
-        raise_descriptors(settings.server.clients_max as u64);
+        raise_descriptors(settings);
         check_graphs(settings)?;
         let warm = warm::open(settings)?;
         // What may refuse the start comes before the store, which is made if it is not there, or taken from its owner.
@@ -337,10 +337,15 @@ async fn open_store<T>(
     Ok((Arc::new(Embedded::open(runtime.clone(), path, options)?), None, last()?))
 }
 
+/// Files that a server with these settings may have open.
+pub fn descriptors(settings: &Settings) -> u64 {
+    (settings.server.clients_max as u64).saturating_add(DESCRIPTORS_SPARE)
+}
+
 /// Asks the machine for as many open files as `clients_max` clients may need. Getting fewer is not fatal: the listener
 /// then refuses clients, and says so.
-fn raise_descriptors(clients_max: u64) {
-    let wanted = clients_max.saturating_add(DESCRIPTORS_SPARE);
+fn raise_descriptors(settings: &Settings) {
+    let wanted = descriptors(settings);
     match rlimit::increase_nofile_limit(wanted) {
         Ok(got) if got < wanted => {
             tracing::warn!(open_files = got, wanted, "clients_max is more than this user may open: raise ulimit -n");
