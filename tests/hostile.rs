@@ -315,7 +315,7 @@ fn replies_that_nobody_reads() {
         .collect();
     scene.grown_at_most(96 * MIB, "40 clients that do not read");
     // They wait for each other, and none reads.
-    scene.others_are_served("closing a client that does not read its replies: replies_bytes_max");
+    scene.others_are_served("closing a client that does not read its replies in time: replies_bytes_max");
     drop(streams);
 }
 

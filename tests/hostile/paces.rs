@@ -124,7 +124,7 @@ fn a_client_that_never_reads_is_closed() {
     assert_eq!(connection.call(&["SET", "some", &"v".repeat(1 << 20)]), Reply::Simple("OK".into()));
     let mut stream = scene.connect();
     stream.write_all(&bulk_request(&["GET", "some"]).repeat(30)).expect("it is read");
-    let why = "closing a client that does not read its replies: client_reply_bytes_max";
+    let why = "closing a client that does not read its replies in time: client_reply_bytes_max";
     until("it is closed", || scene.forebay.log().contains(why));
     scene.others_are_served("");
 }

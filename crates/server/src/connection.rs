@@ -362,7 +362,12 @@ impl<W: Wire> Connection<W> {
         } else {
             return Ok(());
         };
-        tracing::warn!(client = self.client.id, left, all, "closing a client that does not read its replies: {limit}");
+        tracing::warn!(
+            client = self.client.id,
+            left,
+            all,
+            "closing a client that does not read its replies in time: {limit}"
+        );
         Err(io::Error::other(limit))
     }
 

@@ -22,12 +22,14 @@
 //! the next wide reply needs the room for trials too. That lasts for as long as slow readers hold the other room.
 //!
 //! **Each wait ends.** Room comes back as clients read. A client that has more than its share and takes less than
-//! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. One
-//! that is too slow for the lane it had takes at least [`PROMISED_BYTES`] in [`LANE_WAIT`] while others wait. Else it
-//! is closed. That it took nothing before others waited counts as well, but it has [`LANE_WAIT`] from then on. A client
-//! waits for room in all only when its own replies leave it room, so none that does not read is first in line. A reply
-//! that has become longer than its room gives that room back before it waits for more. It asks for more each time
-//! (`session/underway.rs`).
+//! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. That
+//! it took nothing before others waited counts as well, but it has [`LANE_WAIT`] from then on. While others wait, a
+//! client takes what waits for it evenly within [`DRAIN_WAIT`], or is closed. So the pace that is asked for grows with
+//! the room that the client holds. It may be late by [`STALL_WAIT`], since sockets take in jerks.
+//!
+//! A client waits for room in all only when its own replies leave it room, so none that does not read is first in
+//! line. A reply that has become longer than its room gives that room back before it waits for more. It asks for more
+//! each time (`session/underway.rs`).
 //!
 //! **Bound.** What has been granted is never more than `replies_bytes_max`, unless it is one reply alone.
 
@@ -51,8 +53,8 @@ use state::{Ask, State};
 const STALL_BYTES: usize = 64 << 10;
 pub const STALL_WAIT: Duration = Duration::from_secs(10);
 
-/// One that had the lane for its pace takes so many bytes in [`LANE_WAIT`], at least, over [`STALL_WAIT`] or longer.
-const PROMISED_BYTES: usize = 200 << 10;
+/// A client for which others wait takes what waits for it within so long a time, and [`STALL_WAIT`].
+const DRAIN_WAIT: Duration = Duration::from_secs(60);
 
 /// Within so long a time a client takes what waits for it, or has no part in the lane.
 const LANE_WAIT: Duration = Duration::from_secs(2);
@@ -196,7 +198,7 @@ impl Counted {
         granted
     }
 
-    /// Sends those away for which others wait and which take nothing; with `itself`, no other than this one.
+    /// Sends those away for which others wait and which take too little; with `itself`, no other than this one.
     pub fn look(&self, itself: bool) {
         let (limit, only) = match itself {
             true => ("client_reply_bytes_max", Some(self.client.id)),
@@ -206,7 +208,7 @@ impl Counted {
         let stalled = self.shared.crowd.lock().look(now, limits, only);
         for other in stalled {
             let (client, address) = (other.id, &other.address);
-            tracing::warn!(client, address, "closing a client that does not read its replies: {limit}");
+            tracing::warn!(client, address, "closing a client that does not read its replies in time: {limit}");
             other.kill();
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 
-use super::{LANE_WAIT, LOOK_WAIT, Limits, PROMISED_BYTES, STALL_BYTES, STALL_WAIT};
+use super::{DRAIN_WAIT, LANE_WAIT, LOOK_WAIT, Limits, STALL_BYTES, STALL_WAIT};
 use crate::clients::Client;
 
 /// The least time over which a pace is reckoned: what a socket takes at once has no pace.
@@ -85,16 +85,17 @@ struct Holder {
     /// For a reply that is not encoded yet.
     reserved: usize,
     part: Part,
-    /// Since when it has the lane for the pace that it had shown, or has had it, and does not take as quickly.
-    late: Option<Duration>,
     /// A moment, and what it has taken since: less than [`STALL_BYTES`].
     stall: (Duration, usize),
+    /// In which it takes what waited for it at the beginning within [`DRAIN_WAIT`], while others wait.
+    drain: Window,
+    /// In which it shows its pace: until it has taken what waited for it.
     window: Window,
     /// Bytes that it takes in [`LANE_WAIT`], as it last showed; `None` if it has shown no pace.
     pace: Option<usize>,
 }
 
-/// In which a client shows its pace: until it has taken what waited for it.
+/// A time, what a client has taken since, and what waited for it at the beginning.
 #[derive(Clone, Copy, Default)]
 struct Window {
     since: Duration,
@@ -102,10 +103,22 @@ struct Window {
     due: usize,
 }
 
+impl Window {
+    fn new(since: Duration, due: usize) -> Window {
+        Window { since, taken: 0, due }
+    }
+
+    /// Whether less was taken than its part of [`DRAIN_WAIT`] asks for, [`STALL_WAIT`] later.
+    fn drains_late(&self, now: Duration) -> bool {
+        let time = now.saturating_sub(self.since).saturating_sub(STALL_WAIT);
+        (self.taken as u128) * DRAIN_WAIT.as_millis() < (self.due as u128) * time.as_millis()
+    }
+}
+
 impl Holder {
     fn new(client: Arc<Client>) -> Holder {
-        let (stall, window) = ((Duration::ZERO, 0), Window::default());
-        Holder { client, bytes: 0, reserved: 0, part: Part::Ordinary, late: None, stall, window, pace: None }
+        let (stall, drain, window) = ((Duration::ZERO, 0), Window::default(), Window::default());
+        Holder { client, bytes: 0, reserved: 0, part: Part::Ordinary, stall, drain, window, pace: None }
     }
 
     fn all(&self) -> usize {
@@ -117,16 +130,21 @@ impl Holder {
         let all = self.all();
         if self.bytes == 0 {
             self.stall = (now, 0);
-            self.window = Window { since: now, taken: 0, due: all.max(bytes) };
+            self.drain = Window::new(now, bytes);
+            self.window = Window::new(now, all.max(bytes));
         }
-        self.stall.1 += self.bytes.saturating_sub(bytes);
+        let taken = self.bytes.saturating_sub(bytes);
+        self.stall.1 += taken;
         if self.stall.1 >= STALL_BYTES {
             self.stall = (now, 0);
+        }
+        self.drain.taken += taken;
+        if self.drain.taken >= self.drain.due {
+            self.drain = Window::new(now, bytes);
         }
         self.window.taken += all.saturating_sub(bytes + reserved);
         (self.bytes, self.reserved) = (bytes, reserved);
         self.judge(now);
-        self.late = self.late.filter(|_| bytes > 0);
     }
 
     /// Reckons the pace where a window ends, and of one that is long. Too little shows no pace, unless it is not
@@ -140,11 +158,8 @@ impl Holder {
             let pace = (taken as u128).saturating_mul(LANE_WAIT.as_millis()) / time;
             self.pace = Some(usize::try_from(pace).unwrap_or(usize::MAX));
         }
-        if self.part == Part::Lane && self.part_of(self.all()) == Part::Ordinary {
-            self.late.get_or_insert(now);
-        }
         if ends {
-            self.window = Window { since: now, taken: 0, due: self.bytes };
+            self.window = Window::new(now, self.bytes);
         }
     }
 
@@ -155,14 +170,13 @@ impl Holder {
             false => STALL_WAIT - LANE_WAIT,
         };
         self.stall.0 = self.stall.0.max(now.saturating_sub(most));
-        self.late = self.late.map(|_| now);
+        self.drain = Window::new(now, self.bytes);
     }
 
     /// Whether it takes too little while its own requests wait for that, or those of `others`.
     fn stalls(&self, now: Duration, others: bool) -> bool {
-        let long = |since: Duration| now.saturating_sub(since) >= STALL_WAIT;
-        let breaks = self.late.is_some_and(long) && self.pace < Some(PROMISED_BYTES);
-        long(self.stall.0) || (others && breaks)
+        let drains_late = others && self.drain.drains_late(now) && !mutation::on(Fault::StalledGoFirst);
+        now.saturating_sub(self.stall.0) >= STALL_WAIT || drains_late
     }
 
     /// The part in which `bytes` of it belong.
@@ -358,8 +372,9 @@ impl State {
         }
     }
 
-    /// The clients that hold more than their share and do not take it; `only`: no other. Those that have the lane and
-    /// do not take quickly lose it. However many wait, all clients are looked at twice in [`LOOK_WAIT`] at most.
+    /// The clients that hold more than their share and do not take it in time; `only`: no other. Those that have the
+    /// lane and do not take quickly lose it. However many wait, all clients are looked at twice in [`LOOK_WAIT`] at
+    /// most.
     pub fn look(&mut self, now: Duration, limits: Limits, only: Option<u64>) -> Vec<Arc<Client>> {
         if now.saturating_sub(std::mem::replace(&mut self.looked, now)) > STALL_WAIT {
             for holder in self.holders.values_mut() {

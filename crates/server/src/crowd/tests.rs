@@ -212,27 +212,77 @@ fn the_widest_reply_has_room() {
     assert!(scene.asks(0, 3 * LIMITS.all), "one that is larger than all there is comes alone");
 }
 
-/// Of a slow client and one that had the lane, who are closed if each takes so many bytes in a second.
-fn closed_of_slow_and_late(bytes: usize) -> Vec<usize> {
+/// Of a client with 8 MiB and one with 4, who are closed if each takes so many bytes in a second, and others wait.
+fn closed_of_8_and_4(bytes: usize) -> Vec<usize> {
     let mut scene = Scene::new(2);
     scene.is_slow(0);
     scene.is_quick(1);
     assert!(scene.asks(0, 8 * MIB) && scene.asks(1, 4 * MIB));
     let mut closed = Vec::new();
-    for _ in 0..30 {
+    for _ in 0..80 {
         closed.extend(scene.look(LOOK_WAIT));
         (0..2).for_each(|client| scene.takes(client, bytes));
     }
+    closed.sort_unstable();
     closed.dedup();
     closed
 }
 
 #[test]
-fn a_client_that_had_the_lane_may_not_be_as_slow_as_others() {
-    assert!(closed_of_slow_and_late(PROMISED_BYTES / 2 + 10_000).is_empty());
-    assert_eq!(closed_of_slow_and_late(STALL_BYTES / 8), [1]);
-    let both = closed_of_slow_and_late(STALL_BYTES / 11);
-    assert!(both.contains(&0) && both.contains(&1), "{both:?} are closed");
+fn a_client_takes_what_it_holds_within_a_minute() {
+    let minute = |bytes: usize| bytes / DRAIN_WAIT.as_secs() as usize;
+    assert!(closed_of_8_and_4(minute(8 * MIB)).is_empty());
+    assert_eq!(closed_of_8_and_4(minute(4 * MIB)), [0], "it holds twice as much");
+    assert_eq!(closed_of_8_and_4(minute(2 * MIB)), [0, 1]);
+    // In jerks, as sockets take: nothing for nine seconds, then what the pace asks for.
+    let mut scene = Scene::new(1);
+    assert!(scene.asks(0, 4 * MIB));
+    while scene.bytes[0] > 0 {
+        assert!(scene.look(9 * LOOK_WAIT).is_empty());
+        scene.takes(0, 9 * minute(4 * MIB));
+    }
+    // What it took while none waited was its own affair.
+    assert!(scene.asks(0, 4 * MIB));
+    scene.now += 10 * DRAIN_WAIT;
+    scene.takes(0, STALL_BYTES);
+    assert!(scene.look(STALL_WAIT / 2).is_empty());
+    assert_eq!(scene.look(STALL_WAIT)[0], 0);
+}
+
+/// Three clients hold all the room, or wait for it, and take 8 KB a second of it. How long one that comes later waits.
+fn waits_beside_slow(slow: usize, bytes: usize) -> Duration {
+    let mut scene = Scene::new(4);
+    (0..3).for_each(|client| _ = scene.asks(client, slow));
+    let (begins, mut closed) = (scene.now, [false; 3]);
+    while !scene.asks(3, bytes) && scene.now < begins + 10 * DRAIN_WAIT {
+        for (client, is_closed) in closed.iter().enumerate() {
+            _ = !is_closed && scene.bytes[client] == 0 && scene.asks(client, slow);
+            _ = !is_closed && scene.bytes[client] > 0 && {
+                scene.takes(client, 8 << 10);
+                true
+            };
+        }
+        for one in scene.look(LOOK_WAIT) {
+            assert!(one < 3, "only those that are slow are closed");
+            closed[one] = true;
+            scene.bytes[one] = 0;
+            scene.places[one].take().into_iter().for_each(|place| scene.state.leave(place));
+            scene.state.remove(scene.clients[one].id);
+        }
+    }
+    scene.now - begins
+}
+
+#[test]
+fn those_that_are_slow_hold_up_a_newcomer_for_seconds() {
+    for slow in [MIB, 4 * MIB, 8 * MIB, 12 * MIB, 16 * MIB] {
+        for bytes in [MIB, 3 * MIB, 8 * MIB] {
+            let waited = waits_beside_slow(slow, bytes);
+            assert!(waited <= 2 * STALL_WAIT, "{bytes} beside {slow}: {waited:?}");
+        }
+    }
+    let _fault = mutation::put_back(Some(Fault::StalledGoFirst));
+    assert!(waits_beside_slow(16 * MIB, 3 * MIB) > 5 * DRAIN_WAIT, "the fault is found");
 }
 
 /// Eight clients ask for a reply of so many bytes each and take nothing. How long one that comes later waits for its
