@@ -165,6 +165,35 @@ fn a_row_whose_columns_have_defaults_is_not_known_before_it_is_made() {
     assert_eq!(server.sql(&database, CART_ROWS), "1:6:b:12 2:1:c:2");
 }
 
+/// What the database computes from a column is not known while that column's write is buffered.
+#[test]
+fn what_is_computed_from_a_buffered_write_is_not_known() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    server.sql(&database, "INSERT INTO carts VALUES (1, 5, 'a'), (2, 5, 'b')");
+    let mut client = Connection::new(forebay.address);
+    call(&mut client, "CACHE SYNC");
+    for number in 1..3 {
+        call(&mut client, &format!("HGETALL cart:{number}"));
+    }
+    away(&mut client, true);
+    assert_eq!(call(&mut client, "HSET cart:1 items 50"), Reply::Integer(0));
+    for asks in ["HGET cart:1 twice", "HGETALL cart:1", "GET cart:1", "HINCRBY cart:1 items 1"] {
+        let told = said(&call(&mut client, asks));
+        assert!(told.starts_with("STOREDOWN"), "{asks}: {told}");
+    }
+    for (field, value) in [("items", "50"), ("note", "a"), ("id", "1")] {
+        assert_eq!(said(&call(&mut client, &format!("HGET cart:1 {field}"))), value);
+    }
+    // From what is written here nothing is computed.
+    assert_eq!(call(&mut client, "HSET cart:2 note c"), Reply::Integer(0));
+    assert_eq!(said(&call(&mut client, "HGET cart:2 twice")), "10");
+    away(&mut client, false);
+    calm(forebay.address);
+    assert_eq!(said(&call(&mut client, "HGET cart:1 twice")), "100");
+    assert_eq!(server.sql(&database, CART_ROWS), "1:50:a:100 2:5:c:10");
+}
+
 /// With write-back the database is there: what is buffered is applied before it is asked.
 #[test]
 fn what_is_written_back_is_applied_before_it_is_computed_with() {
@@ -177,6 +206,9 @@ fn what_is_written_back_is_applied_before_it_is_computed_with() {
     assert_eq!(call(&mut client, "HSETNX cart:2 items 1"), Reply::Integer(0));
     assert_eq!(call(&mut client, "HSET cart:3 note a"), Reply::Integer(1));
     assert_eq!(said(&call(&mut client, "HGET cart:3 items")), "5");
+    assert_eq!(said(&call(&mut client, "HGET cart:3 twice")), "10");
+    assert_eq!(call(&mut client, "HSET cart:3 items 8"), Reply::Integer(0));
+    assert_eq!(said(&call(&mut client, "HGET cart:3 twice")), "16");
     assert_eq!(call(&mut client, "HDEL cart:3 items"), Reply::Integer(1));
     calm(forebay.address);
     assert_eq!(server.sql(&database, CART_ROWS), "1:6:a:12 2:5:a:10 3:a");

@@ -243,7 +243,7 @@ pub enum Fault {
     PauseForgotten,
     /// A client that sends a part of a large request and no more has room before those whose requests are there.
     StalledKeepRoom,
-    /// Clients that read no reply keep the room of replies from those that came later, one after the other.
+    /// Clients that read no reply, or slowly, keep the room of replies from those that came later, one after the other.
     StalledGoFirst,
     /// What an idle client is told is checked against the rights that it had at its last request.
     ToldByOldRights,

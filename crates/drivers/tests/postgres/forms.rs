@@ -1,5 +1,7 @@
 //! What a document of each form takes is what a real database takes of it.
 
+use std::collections::BTreeMap;
+
 use forebay::Value;
 use forebay::change::{Change, End, apply_all};
 use forebay::store::forms::Fills;
@@ -119,6 +121,42 @@ fn a_form_names_what_the_database_fills() {
         assert_eq!(more, left.to_vec(), "row {number}");
         assert_eq!(left.len(), if number == 1 { 5 } else { 3 });
     }
+}
+
+/// What a write changes of a row beside what it says is what its form names as computed.
+#[test]
+fn a_form_names_what_the_database_computes() {
+    let tables = "CREATE TABLE rows (id integer PRIMARY KEY, a integer, b integer, t text,
+        sum integer GENERATED ALWAYS AS (a + coalesce(b, id)) STORED, name text GENERATED ALWAYS AS ('n' || id) STORED,
+        long integer GENERATED ALWAYS AS (length(t) + hidden) STORED, hidden integer DEFAULT 3);
+        INSERT INTO rows VALUES (1, 10, 20, 'text')";
+    let world = World::new(tables, &["row:{id} -> rows(id) fields(a, b, t, sum, name, long)"]);
+    let (store, mint) = world.open();
+    let Form::Row(form) = store.form(&key("row:1")) else { panic!("it is a row") };
+    let fields = |value: Option<Value>| match value.map(|value| value.data) {
+        Some(Data::Hash(hash)) => {
+            hash.iter().map(|(field, value)| (field.clone(), value.clone())).collect::<BTreeMap<_, _>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    for (field, change, computed) in [
+        ("a", add("a", 1), &["sum"][..]),
+        ("b", Change::UnsetField(blob("b")), &["sum"]),
+        ("t", set("t", "longer"), &["long"]),
+        ("a", set("a", "5"), &["sum"]),
+    ] {
+        let before = fields(read(&store, "row:1"));
+        assert!(taken(&store, &mint, "row:1", read(&store, "row:1"), std::slice::from_ref(&change)));
+        let after = fields(read(&store, "row:1"));
+        let is_changed = |name: &&&str| before.get(&blob(name)) != after.get(&blob(name));
+        let changed: Vec<&&str> = ["a", "b", "t", "sum", "name", "long"].iter().filter(is_changed).collect();
+        let named = form.recomputed_by(std::slice::from_ref(&change));
+        let is_named = |name: &&str| **name == *field || named.may_be(name.as_bytes());
+        assert!(changed.iter().all(|name| is_named(name)), "{change:?}: {changed:?} of {named:?}");
+        assert!(computed.iter().all(|name| changed.iter().any(|other| *other == name)), "{change:?}: {changed:?}");
+        assert!(!named.may_be(b"name"), "{named:?}");
+    }
+    assert!(form.recomputed_by(&[set("hidden", "1")]).is_empty());
 }
 
 /// What a row is after two of its changes is what it is after their merge: columns outside the mapping, too.

@@ -57,13 +57,15 @@ pub struct Ties {
     pub fills: Vec<Fill>,
 }
 
-/// What the store fills by itself of a row that a transaction makes where there is none.
+/// What the store fills by itself of a row that a transaction makes where there is none, or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
     /// The row.
     pub key: Key,
-    /// What is left to the store.
+    /// What is left to the store of a new row.
     pub left: Fills,
+    /// What the store computes of a row that is there.
+    pub recomputed: Fills,
     /// The transaction says that it makes the row: it knew of none.
     pub made: bool,
 }
@@ -72,12 +74,20 @@ impl Fill {
     /// Of `changes` of the document of `key`, which has this form.
     pub fn of(form: &Form, key: &Key, changes: &[Change]) -> Option<Fill> {
         let Form::Row(row) = form else { return None };
-        row.left_to_store(changes).map(|(left, made)| Fill { key: key.clone(), left, made })
+        let (left, made) = row.left_to_store(changes).unwrap_or_default();
+        let recomputed = row.recomputed_by(changes);
+        let some = !left.is_empty() || !recomputed.is_empty();
+        some.then(|| Fill { key: key.clone(), left, recomputed, made })
+    }
+
+    /// Whether the store may have another value of `field` than what was given.
+    pub fn may_be(&self, field: &[u8]) -> bool {
+        self.left.may_be(field) || self.recomputed.may_be(field)
     }
 }
 
 impl Ties {
-    /// What the store fills by itself of the row of `key`, if it makes that.
+    /// What the store fills by itself of the row of `key`.
     pub fn fill(&self, key: &Key) -> Option<&Fill> {
         self.fills.iter().find(|fill| fill.key == *key)
     }

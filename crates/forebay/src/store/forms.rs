@@ -9,7 +9,7 @@
 //! other documents.
 //!
 //! **Invariant.** What the store fills of a new row by itself is not computed here, be it a constant. Such a row is not
-//! known before the store has made it.
+//! known before the store has made it. Nor is a row known whose columns the store computes from what is written.
 
 use std::sync::Arc;
 
@@ -52,6 +52,17 @@ pub struct RowForm {
     pub on_delete: OnDelete,
     /// The columns that the store fills by itself when it makes the row and they are not given.
     pub fills: Fills,
+    /// The columns that it computes at each write.
+    pub computed: Computed,
+}
+
+/// Columns of a document that its store computes from others at each write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Computed {
+    /// These.
+    pub columns: Fills,
+    /// From these, of which none is of the key.
+    pub from: Fills,
 }
 
 /// Columns of a document that its store fills by itself in a new row: by a default, or since it computes them.
@@ -190,6 +201,21 @@ impl RowForm {
         (!left.is_empty()).then(|| (left, whole || self.makes(last)))
     }
 
+    /// What the store computes by `changes` of a row that is there.
+    pub fn recomputed_by(&self, changes: &[Change]) -> Fills {
+        let from = |field: &Blob| self.computed.from.may_be(field) && !self.is_of_key(field);
+        let touches = |change: &Change| matches!(change, Change::Put(_)) || field_of(change).is_some_and(from);
+        let makes = changes.contains(&Change::Delete);
+        if self.computed.columns.is_empty() || makes || !changes.iter().any(touches) {
+            return Fills::default();
+        }
+        self.computed.columns.clone()
+    }
+
+    fn is_of_key(&self, field: &Blob) -> bool {
+        self.key.iter().any(|(column, _)| column == field)
+    }
+
     /// The changes that say that there is a row.
     pub fn is_there(&self) -> impl Iterator<Item = Change> + '_ {
         self.key.iter().map(|(column, value)| Change::SetField(column.clone(), value.clone()))
@@ -197,8 +223,7 @@ impl RowForm {
 
     /// Whether `changes` make the row where there is none.
     fn makes(&self, changes: &[Change]) -> bool {
-        let names_key = |field: &Blob| self.key.iter().any(|(column, _)| column == field);
-        changes.iter().any(|change| matches!(change, Change::SetField(field, _) if names_key(field)))
+        changes.iter().any(|change| matches!(change, Change::SetField(field, _) if self.is_of_key(field)))
     }
 
     /// Whether there is surely a row behind `changes`.

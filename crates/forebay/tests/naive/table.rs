@@ -1,18 +1,24 @@
-//! Rows of a table with defaults, as a driver's statements change them, and commands that change them at random.
+//! Rows of a table with defaults and a computed column, as a driver's statements change them, and commands that change
+//! them at random.
 
 use std::collections::BTreeMap;
 
 use forebay::change::{Change, Changes, apply_all};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::Form;
-use forebay::store::forms::{Fills, RowForm};
+use forebay::store::forms::{Computed, Fills, RowForm};
 use forebay::{Blob, Value};
 
-/// Beside its key a row has a number, a counter whose default is 7, and a text whose default is x.
+/// Beside its key a row has a number, a counter whose default is 7, and a text whose default is x. The table computes
+/// twice the number.
 const DEFAULTS: [(&str, Option<&str>); 3] = [("number", None), ("counter", Some("7")), ("text", Some("x"))];
 
 pub fn blob(text: &str) -> Blob {
     Blob::from(text.as_bytes())
+}
+
+fn number_of(value: &Blob) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// One row, or none.
@@ -30,8 +36,11 @@ impl Row {
 
     pub fn form(&self) -> Form {
         let filled = DEFAULTS.iter().filter(|(_, default)| default.is_some()).map(|(name, _)| blob(name));
-        let (key, fills) = ([(blob("id"), self.id.clone())].into_iter().collect(), Fills::Columns(filled.collect()));
-        Form::Row(RowForm { key, fills, ..RowForm::default() })
+        let of = |name: &str| Fills::Columns([blob(name)].into());
+        let fills = Fills::Columns(filled.chain([blob("twice")]).collect());
+        let (key, computed) =
+            ([(blob("id"), self.id.clone())].into(), Computed { columns: of("twice"), from: of("number") });
+        Form::Row(RowForm { key, fills, computed, ..RowForm::default() })
     }
 
     /// A deletion first, then all columns at once.
@@ -67,10 +76,9 @@ impl Row {
         for (field, (base, added)) in sets {
             // A new row is given what is added, not what is added to a default.
             let base = base.unwrap_or_else(|| columns.get(&field).cloned().flatten().filter(|_| !is_new));
-            let number = |value: &Blob| std::str::from_utf8(value).ok()?.parse::<i64>().ok();
             let value = match added {
                 0 => base,
-                added => Some(blob(&(base.as_ref().and_then(number).unwrap_or(0) + added).to_string())),
+                added => Some(blob(&(base.as_ref().and_then(number_of).unwrap_or(0) + added).to_string())),
             };
             columns.insert(field, value);
         }
@@ -80,8 +88,11 @@ impl Row {
     /// As it is read.
     pub fn read(&self) -> Option<Value> {
         let mut document = None;
-        let columns = self.columns.as_ref()?.iter().filter_map(|(column, value)| Some((column, value.as_ref()?)));
-        let set = columns.map(|(column, value)| Change::SetField(column.clone(), value.clone()));
+        let all = self.columns.as_ref()?;
+        let columns = all.iter().filter_map(|(column, value)| Some((column.clone(), value.clone()?)));
+        let number = all.get(&blob("number")).and_then(|number| number_of(number.as_ref()?));
+        let twice = number.map(|number| (blob("twice"), blob(&(2 * number).to_string())));
+        let set = columns.chain(twice).map(|(column, value)| Change::SetField(column, value));
         let changes: Vec<Change> = [Change::SetField(blob("id"), self.id.clone())].into_iter().chain(set).collect();
         apply_all(&mut document, &changes).expect("a hash");
         document

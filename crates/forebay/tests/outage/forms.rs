@@ -64,7 +64,7 @@ impl World {
 
     /// What is buffered of a field is what the row has there.
     fn look(&self) -> Result<(), String> {
-        for field in ["id", "number", "counter", "text"] {
+        for field in ["id", "number", "counter", "text", "twice"] {
             let (found, row) = (self.buffer.field(&key(), field.as_bytes()), self.plain.read().map(|row| row.data));
             let Some(found) = found else { continue };
             let there = if let Some(Data::Hash(row)) = &row { row.get(field.as_bytes()).cloned() } else { None };

@@ -46,6 +46,9 @@ pub(in crate::postgres) struct Column {
     /// computes it.
     #[serde(default = "may")]
     pub(in crate::postgres) has_default: bool,
+    /// The columns from which the database computes it at each write.
+    #[serde(default)]
+    pub(in crate::postgres) computed_from: Vec<String>,
 }
 
 /// Why a column's values can't be changed.
@@ -154,7 +157,13 @@ SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated:
     CASE d.typtype WHEN 'd' THEN d.typtypmod ELSE a.atttypmod END, a.attnotnull,
     a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL,
     ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder), a.attidentity = 'a',
-    coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
+    coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true),
+    ARRAY(SELECT b.attname::text FROM pg_attrdef e JOIN pg_depend u ON
+            u.classid = 'pg_attrdef'::regclass AND u.objid = e.oid
+            OR u.classid = 'pg_class'::regclass AND u.objid = e.adrelid AND u.objsubid = e.adnum
+        JOIN pg_attribute b ON b.attrelid = u.refobjid AND b.attnum = u.refobjsubid
+        WHERE a.attgenerated <> '' AND e.adrelid = a.attrelid AND e.adnum = a.attnum
+            AND u.refclassid = 'pg_class'::regclass AND u.refobjid = a.attrelid AND b.attnum NOT IN (0, a.attnum))
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
     JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
@@ -213,6 +222,7 @@ struct Found {
     identity: bool,
     /// Texts are equal only if they are the same.
     exact: bool,
+    computed_from: Vec<String>,
 }
 
 impl Found {
@@ -248,7 +258,8 @@ impl Found {
         let (field, limit, not_null) = (Blob::from(name.as_bytes()), self.limit(), self.not_null && !filled);
         // What is computed has its expression for a default. A key is always given.
         let has_default = self.has_default && read_only != Some(ReadOnly::Key);
-        Column { name, field, kind: self.kind(), type_name, read_only, limit, not_null, has_default }
+        let (kind, computed_from) = (self.kind(), self.computed_from.clone());
+        Column { name, field, kind, type_name, read_only, limit, not_null, has_default, computed_from }
     }
 }
 
@@ -371,6 +382,7 @@ async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
         labels: row.get(9),
         identity: row.get(10),
         exact: row.get(11),
+        computed_from: row.get(12),
     };
     Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
 }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use forebay::change::Change;
-use forebay::store::forms::Fills;
+use forebay::store::forms::{Computed, Fills};
 use forebay::store::{Form, Write};
 use forebay::{Data, Value};
 
@@ -64,8 +64,15 @@ enum Base {
 impl Table {
     /// The form of the document whose row has these key columns.
     pub(in crate::postgres) fn form(&self, parts: &[&str]) -> Form {
-        let filled = self.fields.iter().filter(|column| column.has_default).map(|column| column.field.clone());
-        self.mapping.form(parts, Fills::Columns(filled.collect()))
+        let of = |is: &dyn Fn(&Column) -> bool| {
+            Fills::Columns(self.fields.iter().filter(|column| is(column)).map(|column| column.field.clone()).collect())
+        };
+        let from = |name: &str| self.fields.iter().any(|column| column.computed_from.iter().any(|from| from == name));
+        let computed = Computed {
+            columns: of(&|column| !column.computed_from.is_empty()),
+            from: of(&|column| from(&column.name)),
+        };
+        self.mapping.form(parts, of(&|column| column.has_default), computed)
     }
 
     /// The statements that `write` comes to, for the row with this key.

@@ -138,7 +138,17 @@ mod tests {
 
     fn column(name: &str, kind: Kind, type_name: &str) -> Column {
         let (name, field, type_name) = (name.to_owned(), name.as_bytes().into(), type_name.to_owned());
-        Column { name, field, kind, type_name, read_only: None, limit: None, not_null: false, has_default: false }
+        Column {
+            name,
+            field,
+            kind,
+            type_name,
+            read_only: None,
+            limit: None,
+            not_null: false,
+            has_default: false,
+            computed_from: Vec::new(),
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ use std::str::FromStr;
 
 use forebay::Key;
 use forebay::store::Form;
-use forebay::store::forms::{Fills, OnDelete, RowForm};
+use forebay::store::forms::{Computed, Fills, OnDelete, RowForm};
 use forebay::value::Blob;
 use pattern::Pattern;
 
@@ -181,14 +181,15 @@ impl Mapping {
         self.pattern.join(values)
     }
 
-    /// What a document of it is; its row has these key columns, and this is what the database `fills` of it.
-    pub(super) fn form(&self, parts: &[&str], fills: Fills) -> Form {
+    /// What a document of it is; its row has these key columns, and this is what the database `fills` of it, and what
+    /// it has `computed`.
+    pub(super) fn form(&self, parts: &[&str], fills: Fills, computed: Computed) -> Form {
         match self.list {
             Some(_) => Form::List,
             None => {
                 let columns = self.key.iter().map(|column| Blob::from(column.as_bytes()));
                 let values = parts.iter().map(|part| Blob::from(part.as_bytes()));
-                Form::Row(RowForm { key: columns.zip(values).collect(), on_delete: self.on_delete(), fills })
+                Form::Row(RowForm { key: columns.zip(values).collect(), on_delete: self.on_delete(), fills, computed })
             }
         }
     }

@@ -4,7 +4,7 @@
 use forebay::Key;
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::forms::Fills;
+use forebay::store::forms::{Computed, Fills};
 use forebay::store::late::Catalogue;
 use forebay::store::{Commit, Form};
 use forebay::value::Value;
@@ -149,7 +149,8 @@ impl Catalogue for Away {
             Away::Rows(rows) => rows.form(key),
             Away::Patterns(mappings) => {
                 let found = super::parts_of(key, mappings);
-                found.map_or(Form::Document, |(at, parts)| mappings[at].form(&parts, Fills::Any))
+                let computed = Computed { columns: Fills::Any, from: Fills::Any };
+                found.map_or(Form::Document, |(at, parts)| mappings[at].form(&parts, Fills::Any, computed))
             }
         }
     }

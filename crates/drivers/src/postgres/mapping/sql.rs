@@ -294,6 +294,7 @@ mod tests {
             limit: None,
             not_null: false,
             has_default: false,
+            computed_from: Vec::new(),
         };
         for (type_name, good, bad) in [
             ("integer", "-1", ["01", "+1", "1 ", "2147483648", "", "-0"].as_slice()),

@@ -43,7 +43,8 @@ pub(super) fn follows_bytes(ties: &Ties) -> usize {
 
 /// Names of columns are shared with the table's.
 fn fill_bytes(fill: &Fill) -> usize {
-    let columns = if let Fills::Columns(columns) = &fill.left { columns.len() } else { 0 };
+    let of = |fills: &Fills| if let Fills::Columns(columns) = fills { columns.len() } else { 0 };
+    let columns = of(&fill.left) + of(&fill.recomputed);
     fill.key.heap_bytes() + size_of::<Fill>() + columns * size_of::<Blob>() + 16
 }
 

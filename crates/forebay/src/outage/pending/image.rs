@@ -41,7 +41,8 @@ pub(super) struct Image {
     /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
     /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
     pub(super) made_to: Option<Version>,
-    /// What is latest lacks what the store fills by itself of a row that it makes: only the store knows it.
+    /// What is latest lacks what the store fills by itself of a row that it makes, or has what the store has computed
+    /// from what is overwritten: only the store knows it.
     pub(super) guessed: bool,
 }
 
@@ -80,14 +81,19 @@ impl Shown {
 /// `fill`: what these leave to the store.
 pub(super) fn is_guess(before: (bool, bool), changes: &[Change], fill: Option<&Fill>, after: Option<&Value>) -> bool {
     match before {
-        (true, guessed) if !stands_alone(changes) => guessed,
+        (true, guessed) if !stands_alone(changes) => guessed || is_recomputed(fill, after),
         _ => fill.is_some_and(|fill| fill.left.are_missed(after)),
     }
 }
 
 /// Likewise of `after`, which its transaction knew: it had seen what was there before.
 pub(super) fn is_guess_made(fill: Option<&Fill>, after: Option<&Value>) -> bool {
-    fill.is_some_and(|fill| fill.made && fill.left.are_missed(after))
+    fill.is_some_and(|fill| fill.made && fill.left.are_missed(after)) || is_recomputed(fill, after)
+}
+
+/// Whether the store computes columns of `after` from what was written.
+fn is_recomputed(fill: Option<&Fill>, after: Option<&Value>) -> bool {
+    after.is_some() && fill.is_some_and(|fill| !fill.recomputed.is_empty())
 }
 
 impl Row {

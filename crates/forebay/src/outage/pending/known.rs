@@ -195,7 +195,9 @@ impl Buffer {
     /// What `field` of the hash of `key` holds, if that follows from what is buffered alone: some do although the hash
     /// is not known whole. `Some(None)`: it has none.
     pub fn field(&self, key: &Key, field: &[u8]) -> Option<Option<Blob>> {
-        self.rows.get(key)?;
+        if let Some(latest) = self.latest_but_for_fills(key, field) {
+            return Some(if let Data::Hash(hash) = &latest.data { hash.get(field).cloned() } else { None });
+        }
         // The hash with this field alone; none while nobody knows.
         let mut alone: Option<Option<Value>> = None;
         for (entry, written) in self.story(key) {
@@ -203,7 +205,7 @@ impl Buffer {
                 alone = Some(None);
                 continue;
             };
-            let fill = entry.ties.fill(key).filter(|fill| fill.left.may_be(field));
+            let fill = entry.ties.fill(key).filter(|fill| fill.may_be(field));
             let mut is_given = false;
             for change in &written.changes {
                 let about = match change {
@@ -235,6 +237,20 @@ impl Buffer {
             Some(Data::Hash(hash)) => Some(hash.get(field).cloned()),
             Some(_) => None,
         }
+    }
+
+    /// The hash of `key`, where it is known but for what the store fills by itself, which `field` is not.
+    fn latest_but_for_fills(&self, key: &Key, field: &[u8]) -> Option<&Value> {
+        let row = self.rows.get(key)?;
+        let mut entries = row.queue.iter().map(|number| self.entries.get(number));
+        let settles = |entry: Option<&Entry>| {
+            entry.is_some_and(|entry| {
+                let is_filled = entry.ties.fill(key).is_some_and(|fill| fill.may_be(field));
+                !is_filled && !matches!(entry.stage, Stage::Writing { .. })
+            })
+        };
+        let known = row.image.guessed && row.image.suspected.is_none() && entries.all(settles);
+        row.latest.as_ref()?.as_ref().filter(|_| known)
     }
 
     /// Takes in what the journal held at the start, in the order of the numbers.
