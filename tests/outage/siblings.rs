@@ -174,3 +174,33 @@ fn documents_of_a_row_see_each_other_in_one_transaction() {
     println!("{refused} commands were refused");
     assert!((2..40).contains(&refused), "{refused}");
 }
+
+/// What was written of a document before its row is deleted by another one is gone, in one EXEC as in two.
+#[test]
+fn what_stood_before_a_deletion_of_the_row_is_gone_with_it() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &["--write-back-ms", "4000"]);
+    let mut client = Connection::new(forebay.address);
+    let mut all = |lines: &[&str]| {
+        let call = |line: &&str| said(&client.call(&line.split(' ').collect::<Vec<_>>()));
+        lines.iter().map(call).collect::<Vec<_>>()
+    };
+    for (number, remade) in [(1, false), (2, true)] {
+        let of = |text: &str| text.replace('#', &number.to_string());
+        let script = ["MULTI", "RPUSH list:# x", "HSET right:# b m", "DEL left:#", "HSET left:# a 5", "EXEC"].map(of);
+        let script: Vec<&str> =
+            script.iter().map(String::as_str).filter(|line| remade || !line.contains(" a ")).collect();
+        let told = all(&script);
+        assert!(told.last().is_some_and(|told| !told.contains("ERR")), "{told:?}");
+        let asked =
+            [of("LLEN list:#"), of("EXISTS left:#"), of("HGET right:# b"), of("RPUSH list:# y"), of("LPOP list:#")];
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let there = format!("{:?}", Reply::Integer(remade.into()));
+        assert_eq!(all(&asked), ["Integer(0)", &there, "Nil", "Integer(1)", "y"], "row {number}");
+    }
+    calm(forebay.address);
+    assert_eq!(figure(&mut client, "quarantined"), 0);
+    let rows =
+        "SELECT string_agg(concat_ws(':', id, a, b, array_length(xs, 1)), ' ' ORDER BY id) FROM pairs WHERE id < 3";
+    assert_eq!(server.sql(&database, rows), "1 2:5");
+}

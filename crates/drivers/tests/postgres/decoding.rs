@@ -86,14 +86,11 @@ fn a_long_transaction_stalls_nobody() {
     let world = world(USERS, &[MAP]);
     let (store, _) = opened(&world);
     until_watched(&world, &store);
-    let url = world.server.url(&world.database);
-    let slow =
-        spawn(move || psql(&url, "BEGIN; UPDATE users SET name = 'slow' WHERE id = 1; SELECT pg_sleep(0.5); COMMIT"));
-    while world.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "0" {}
-    world.sql("INSERT INTO users (id, name) VALUES (21, 'fast')");
-    until_told(&store, "user:21");
+    world.beside_slow("UPDATE users SET name = 'slow' WHERE id = 1", || {
+        world.sql("INSERT INTO users (id, name) VALUES (21, 'fast')");
+        until_told(&store, "user:21");
+    });
     until_told(&store, "user:1");
-    slow.join().expect("psql ran").expect("it committed");
     assert_eq!(field(&get(&store, "user:1"), "name").as_deref(), Some("slow"));
 }
 

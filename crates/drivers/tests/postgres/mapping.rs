@@ -1,5 +1,7 @@
 //! Rows of tables that other programs write to as well.
 
+use std::time::Duration;
+
 use forebay::change::Change;
 use forebay::store::suite::block_on;
 use forebay::store::{Commit, CommitOutcome, Outside, ReadError, Store, Write};
@@ -43,6 +45,21 @@ impl World {
         let store = open(&self.runtime, self.options.clone()).expect("it opens");
         let mint = Mint::new(store.incarnation());
         (store, mint)
+    }
+
+    /// Does `meanwhile` while a transaction of others has done `update` and has not committed; it commits afterwards.
+    pub fn beside_slow(&self, update: &str, meanwhile: impl FnOnce()) {
+        let url = self.server.url(&self.database);
+        let script = format!("BEGIN; {update}; SELECT pg_advisory_xact_lock(7); COMMIT");
+        let slow = self.server.while_locked(&self.database, "SELECT pg_advisory_lock(7)", || {
+            let slow = std::thread::spawn(move || crate::server::psql(&url, &script));
+            while self.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'") == "0" {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            meanwhile();
+            slow
+        });
+        slow.join().expect("psql ran").expect("it committed");
     }
 
     pub fn sql(&self, statement: &str) -> String {
@@ -277,21 +294,13 @@ fn what_others_write_is_told() {
         let mut told = until_told(&store, "user:12");
         told.extend(if told.contains(&key("user:1")) { Vec::new() } else { until_told(&store, "user:1") });
         // A transaction that began earlier and commits later, with the smaller number.
-        let url = world.server.url(&world.database);
         world.sql("INSERT INTO users (id, name) VALUES (20, 'x')");
         until_told(&store, "user:20");
-        let slow = std::thread::spawn(move || {
-            let script = "BEGIN; UPDATE users SET name = 'slow' WHERE id = 20; SELECT pg_sleep(0.5); COMMIT";
-            crate::server::psql(&url, script)
+        world.beside_slow("UPDATE users SET name = 'slow' WHERE id = 20", || {
+            world.sql("INSERT INTO users (id, name) VALUES (21, 'fast')");
+            until_told(&store, "user:21");
         });
-        while world
-            .sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(0.5)%' AND pid <> pg_backend_pid()")
-            == "0"
-        {}
-        world.sql("INSERT INTO users (id, name) VALUES (21, 'fast')");
-        until_told(&store, "user:21");
         until_told(&store, "user:20");
-        slow.join().expect("psql ran").expect("it committed");
         // Our own delete reaches the other table by itself.
         commit(&store, &mint, &[("user:2", vec![Change::Delete])]);
         until_told(&store, "pet:2:cat");

@@ -371,7 +371,29 @@ impl Documents {
             None => document.changes.push(change),
         }
         self.weigh(at);
+        if deletes {
+            self.void_others(at);
+        }
         Ok(())
+    }
+
+    /// The document at `at` is deleted. If that is its row, what was changed before of the others of the row comes to
+    /// nothing. It is no write: it would seem to stand after the deletion.
+    fn void_others(&mut self, at: usize) {
+        let Some(fronted) = self.fronted.as_ref().filter(|_| !mutation::on(Fault::BesideUnmoved)) else { return };
+        let others = fronted.gone_with(&self.list[at].key);
+        let changed = |at: &usize| !self.list[*at].changes.is_empty();
+        let others = others.iter().filter_map(|other| self.position(other.borrow())).filter(changed);
+        for at in others.collect::<Vec<usize>>() {
+            self.remember(at);
+            let document = &mut self.list[at];
+            document.current = document.base.as_ref().and_then(|base| base.value.clone());
+            document.unseen = document.base.is_none();
+            (document.changes_bytes, document.remade) = (0, false);
+            let void = std::mem::take(&mut document.changes);
+            self.keep_replaced(at, void);
+            self.weigh(at);
+        }
     }
 
     /// The place of what `change` changes; none where that is a deletion and the document is gone with its row.

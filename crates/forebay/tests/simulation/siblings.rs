@@ -242,8 +242,10 @@ fn write_beside(
         Err(error) => expect(moved && model.there, "documents of a row are shown", || error.to_string()),
     }
     let number = blob("9");
-    let change = match document {
-        LIST => Change::Push(End::Right, number),
+    let change = match (document, first) {
+        (LIST, _) => Change::Push(End::Right, number),
+        // The row goes, with what was written first.
+        (_, Change::Push(..) | Change::UnsetField(_)) => Change::Delete,
         _ => Change::SetField(blob("a"), number),
     };
     match documents.change(key.borrow(), change.clone()) {

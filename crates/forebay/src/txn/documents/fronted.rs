@@ -54,6 +54,15 @@ impl Fronted {
         others.filter(|other| !other.changes.is_empty() && !mutation::on(Fault::BesideUnmoved)).find_map(moved)
     }
 
+    /// The documents that are gone when that of `key` is deleted.
+    pub(super) fn gone_with(&self, key: &Key) -> Vec<Key> {
+        match self.0.form(key) {
+            Form::Row(_) => self.0.beside(key),
+            // Of a list the column is emptied.
+            Form::Document | Form::List => Vec::new(),
+        }
+    }
+
     /// What it comes to that a record is set by one text, if `change` is that.
     pub(super) fn changes_of_text(
         &self,
