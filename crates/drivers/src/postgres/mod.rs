@@ -316,6 +316,13 @@ impl Store for Postgres {
         self.inner.identity.acknowledged()
     }
 
+    fn as_read_now(&self, version: Version) -> Version {
+        match self.inner.is_mapped {
+            true => Version { incarnation: self.incarnation(), ..version },
+            false => version,
+        }
+    }
+
     fn went_back(&self) -> bool {
         self.inner.identity.went_back()
     }

@@ -76,6 +76,10 @@ macro_rules! figures_of_inner {
             self.inner.acknowledged()
         }
 
+        fn as_read_now(&self, version: $crate::version::Version) -> $crate::version::Version {
+            self.inner.as_read_now(version)
+        }
+
         fn went_back(&self) -> bool {
             self.inner.went_back()
         }

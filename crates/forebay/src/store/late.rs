@@ -267,6 +267,10 @@ impl Store for Late {
         self.opened.get().map_or_else(Vec::new, |store| store.acknowledged())
     }
 
+    fn as_read_now(&self, version: Version) -> Version {
+        self.opened.get().map_or(version, |store| store.as_read_now(version))
+    }
+
     fn went_back(&self) -> bool {
         self.opened.get().is_some_and(|store| store.went_back())
     }

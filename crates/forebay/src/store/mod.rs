@@ -278,6 +278,12 @@ pub trait Store: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// A version of a document that it has given out in an earlier incarnation, as it gives it out now: the number of a
+    /// row of a table that others write to stays, and the incarnation is the one in which it is read.
+    fn as_read_now(&self, version: Version) -> Version {
+        version
+    }
+
     /// It was opened in an earlier state than its opener knew ([`Store::acknowledged`]). Constant once it is open.
     fn went_back(&self) -> bool {
         false

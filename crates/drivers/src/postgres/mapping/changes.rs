@@ -67,10 +67,11 @@ impl Table {
         let of = |is: &dyn Fn(&Column) -> bool| {
             Fills::Columns(self.fields.iter().filter(|column| is(column)).map(|column| column.field.clone()).collect())
         };
-        let from = |name: &str| self.fields.iter().any(|column| column.computed_from.iter().any(|from| from == name));
+        let of_other = |column: &Column, other: &Column| column.computed_from.contains(&other.name);
+        let changes = |column: &&Column| column.read_only.is_none();
         let computed = Computed {
-            columns: of(&|column| !column.computed_from.is_empty()),
-            from: of(&|column| from(&column.name)),
+            columns: of(&|column| self.fields.iter().filter(changes).any(|other| of_other(column, other))),
+            from: of(&|other| changes(&other) && self.fields.iter().any(|column| of_other(column, other))),
         };
         self.mapping.form(parts, of(&|column| column.has_default), computed)
     }

@@ -13,12 +13,13 @@ use std::ops::Range;
 use hashbrown::HashMap;
 
 use super::proven::Proven;
+use super::seen::{Seen, is_edition};
 use super::stage::Stage;
 use super::{BATCH_COMMITS_MAX, Buffer, Entry};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::store::portion::PORTION_BYTES_MAX;
-use crate::version::TxnId;
+use crate::version::{TxnId, Version};
 
 /// Of one document those of which is asked whether the store has them.
 pub type Asked = (Key, Vec<TxnId>);
@@ -66,6 +67,30 @@ impl Buffer {
             asked[place].1.push(entry.buffered.id);
         }
         asked
+    }
+
+    /// The store is open. What the journal says of versions of its documents is as it gives them out `now`.
+    pub fn read_anew(&mut self, now: impl Fn(Version) -> Version) {
+        let anew = |version: &mut Version| {
+            if !is_edition(*version) {
+                *version = now(*version);
+            }
+        };
+        for entry in self.entries.values_mut() {
+            // Where it was not known, what is known goes by the version that its own transaction leaves.
+            let (left, known) = (entry.buffered.version, &mut entry.buffered.known);
+            known.iter_mut().map(|(_, read)| &mut read.version).filter(|version| **version != left).for_each(anew);
+            entry.buffered.checks.iter_mut().for_each(|(_, version)| anew(version));
+            entry.seen.iter_mut().for_each(|seen| {
+                if let Seen::Stored(version) = seen {
+                    anew(version);
+                }
+            });
+        }
+        for image in self.rows.values_mut().map(|row| &mut row.image) {
+            let versions = [&mut image.base, &mut image.before, &mut image.absent, &mut image.made_to];
+            versions.into_iter().flatten().for_each(anew);
+        }
     }
 
     /// The store has `applied` of what it was `asked` for; none if it can't tell. What it does not have was not sent.
