@@ -384,3 +384,37 @@ async fn users_are_saved_by_many_at_once() {
     let saved = futures_util::future::join_all(saved).await;
     assert!(saved.iter().all(Result::is_ok), "{saved:?}");
 }
+
+/// A command waits for a lock, and its user loses the right to it: it is not done.
+#[tokio::test]
+async fn what_waited_for_a_lock_needs_its_right_still() {
+    async fn done(change: &str, request: &str) -> (String, bool) {
+        let shared = server(|_| {});
+        let (mut holder, mut admin, mut peer) = (Peer::new(&shared), Peer::new(&shared), Peer::new(&shared));
+        admin.say("SET k old\nACL SETUSER bob on nopass ~* +@all").await;
+        assert_eq!(peer.say("AUTH bob any").await, "+OK|");
+        assert_eq!(holder.say("TXN BEGIN\nTXN LOCK k").await, "+OK|+OK|");
+        let answer = {
+            let mut waits = Box::pin(peer.say(request));
+            for _ in 0..100 {
+                assert!(futures_util::poll!(&mut waits).is_pending(), "it waits");
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(admin.say(change).await, "+OK|");
+            assert_eq!(holder.say("TXN COMMIT").await, "+OK|");
+            waits.await
+        };
+        (answer, admin.say("GET k").await != "$3|old|")
+    }
+    let requests = ["SET k new", "APPEND k new", "MSET a 1 k 2", "DEL k", "TXN BEGIN\nSET k new\nTXN COMMIT"];
+    for request in requests {
+        for change in ["ACL SETUSER bob -@all", "ACL SETUSER bob resetkeys ~a"] {
+            let (answer, done) = done(change, request).await;
+            assert!(answer.contains("-NOPERM ") && !done, "{change}, {request}: {answer}");
+        }
+        let (answer, done) = done("ACL SETUSER bob -get", request).await;
+        assert!(!answer.contains("NOPERM") && done, "{request}: {answer}");
+    }
+    let _fault = forebay::mutation::put_back(Some(forebay::mutation::Fault::RightKeptInWait));
+    assert!(done("ACL SETUSER bob -set", "SET k new").await.1, "the fault is found");
+}

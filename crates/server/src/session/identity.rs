@@ -13,13 +13,14 @@ use forebay::mutation::{self, Fault};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::select;
 
-use super::{Multi, Session};
+use super::{Hints, Multi, Session};
 use crate::access::denials::Denial;
 use crate::access::password::{PASSWORD_WAITING_MAX, source_of};
 use crate::access::rights::Denied;
 use crate::access::user::User;
 use crate::access::{Access, Refused};
 use crate::command::{Command, Flag, client_line};
+use crate::state::Shared;
 
 /// Wrong passwords after which a connection is closed.
 pub const WRONG_PASSWORDS_MAX: u32 = 16;
@@ -59,6 +60,29 @@ impl Identity {
     /// The user's name.
     pub fn name(&self) -> &Arc<str> {
         &self.user.name
+    }
+
+    /// The user, as it was last looked at: another one if it has changed since.
+    pub fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// Whether users have changed since its commands were checked: its rights may be others.
+    pub(super) fn may_have_changed(&self, access: &Access) -> bool {
+        self.epoch != access.epoch() && !mutation::on(Fault::RightKeptInWait)
+    }
+
+    /// Whether a request that was checked may still run, now that users have changed.
+    pub(super) fn may_still(&self, shared: &Shared, command: &'static Command, frame: Frame<'_>) -> bool {
+        let known = shared.access.user(self.user.name.as_bytes()).filter(|user| user.id == self.user.id);
+        let user = known.filter(|user| self.authenticated || user.is_open());
+        let number = shared.table.find_numbered(command.name.as_bytes()).map(|(number, _)| number);
+        user.zip(number).is_some_and(|(user, number)| user.rights.check(number, command, frame).is_ok())
+    }
+
+    /// The user's number.
+    pub fn id(&self) -> u64 {
+        self.user.id
     }
 
     /// Whether its commands have to be checked. What is asked before each command, so no more than this.
@@ -110,6 +134,7 @@ impl Session {
 
     /// From now on the client is `user`, or with `None` whoever one is at first.
     pub fn identify(&mut self, user: Option<Arc<User>>) {
+        let before = self.identity.id();
         self.identity = match user {
             Some(user) => Identity { user, authenticated: true, ..Identity::new(&self.shared.access) },
             // Wrong passwords stay counted, or RESET would make a guesser a newcomer.
@@ -118,6 +143,10 @@ impl Session {
         // What was found may have changed since.
         self.identity.epoch = u64::MAX;
         self.look_again();
+        // Hints are what a user has said of its own requests.
+        if self.identity.id() != before {
+            self.hints = Hints::default();
+        }
         self.publish_user();
     }
 

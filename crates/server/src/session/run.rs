@@ -10,6 +10,9 @@ use super::underway::KEPT_KEY_BYTES;
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused};
 
+/// Where a right was taken and given again, so that nothing else says why.
+const RIGHT_TAKEN: &str = "NOPERM the right to the command was taken while it waited for its locks; try again";
+
 impl Session {
     /// A plain command is a transaction of its own. An error if its documents are too large, all together, and it can
     /// be served in parts.
@@ -36,9 +39,15 @@ impl Session {
         let (space, chance) = (self.space, self.chance_for(command));
         let context = self.context();
         let shared = self.shared.clone();
-        let mut uncompared = false;
+        let (mut uncompared, mut denied) = (false, false);
         let executed = loop {
+            let identity = &self.identity;
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
+                // It may have waited for its locks, and its right be taken meanwhile.
+                denied = identity.may_have_changed(&shared.access) && !identity.may_still(&shared, command, frame);
+                if denied {
+                    return Err(Reply::error(RIGHT_TAKEN));
+                }
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
                 let aside = are_large(&plan.locks, documents).then(|| shared.engine.runtime());
                 let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
@@ -56,6 +65,7 @@ impl Session {
                 self.turn = committing.take_turn();
                 self.committing = Some((committing, false));
                 match uncompared {
+                    _ if denied => self.guard_again(command, frame).err().unwrap_or(reply),
                     true => compare(command, frame, reply, Turns::new(self)).await,
                     false => reply,
                 }
@@ -106,6 +116,11 @@ impl Session {
         let blind = self.takes_blind(command);
         if let Err(error) = self.prepare_in_open(locks, blind, frame, ahead).await {
             return error;
+        }
+        if self.identity.may_have_changed(&self.shared.access)
+            && let Err(denied) = self.guard_again(command, frame)
+        {
+            return denied;
         }
         if command.effect(frame) != Some(Effect::Read) {
             self.open.note_writer(self.pending.number());
