@@ -5,8 +5,13 @@
 //! **Steps.** Where there is no room for the name of a step, that type forgets its steps that has most of them. So a
 //! client that makes up names loses those, and types of a few steps keep theirs. Steps of types with a graph stay.
 //! While a trace is written none is forgotten, since the trace has its number. A new name is then no step.
+//!
+//! **Hint sets.** Their numbers stay, and are no other set's: policies and traces remember them. So what is given out
+//! is shared among users (`labels/shares.rs`): each may take as much as it leaves to others. Ids are a user's own, and
+//! go with it.
 
 mod hint_ids;
+mod shares;
 mod steps;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +20,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use forebay::cache::Cache;
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::mutation::{self, Fault};
-use forebay_protocol::Reply;
+use forebay_protocol::{Reply, errors};
 
 use hint_ids::{HINT_IDS_MAX, HintIds};
+use shares::Shares;
 pub use steps::VertexLabel;
 use steps::VertexNames;
 
@@ -78,7 +84,12 @@ pub struct HintValues {
     pub values: Vec<Box<[u8]>>,
 }
 
-type Values = hashbrown::HashSet<Box<[u8]>, foldhash::quality::RandomState>;
+/// Values of one type.
+#[derive(Default)]
+struct Values {
+    known: hashbrown::HashSet<Box<[u8]>, foldhash::quality::RandomState>,
+    shares: Shares,
+}
 
 #[derive(Default)]
 struct HintNames {
@@ -88,7 +99,9 @@ struct HintNames {
     /// By schema and type: its values.
     values: hashbrown::HashMap<(u32, usize), Values, foldhash::quality::RandomState>,
     ids: HintIds,
-    bytes: usize,
+    schema_shares: Shares,
+    set_shares: Shares,
+    bytes: Shares,
     /// `None`: [`HINT_BYTES_MAX`].
     bytes_max: Option<usize>,
 }
@@ -195,12 +208,17 @@ impl Labels {
         lock(&self.vertices).list.iter().skip(known).cloned().collect()
     }
 
-    /// The number of a hint schema, from 1. The same name with other types is refused.
-    pub fn hint_schema<'a>(&self, name: &[u8], types: impl Iterator<Item = &'a [u8]>) -> Result<u32, Reply> {
-        self.counting_refusals(|| self.take_hint_schema(name, types))
+    /// The number of a hint schema, from 1; a new one is of `user`'s share. The same name with other types is refused.
+    pub fn hint_schema<'a>(&self, user: u64, name: &[u8], types: impl Iterator<Item = &'a [u8]>) -> Result<u32, Reply> {
+        self.counting_refusals(|| self.take_hint_schema(user, name, types))
     }
 
-    fn take_hint_schema<'a>(&self, name: &[u8], types: impl Iterator<Item = &'a [u8]>) -> Result<u32, Reply> {
+    fn take_hint_schema<'a>(
+        &self,
+        user: u64,
+        name: &[u8],
+        types: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<u32, Reply> {
         let types: Vec<Box<[u8]>> = types.map(Box::from).collect();
         if types.len() > HINT_TYPES_MAX {
             return Err(limit("hint_types_max", HINT_TYPES_MAX));
@@ -218,23 +236,34 @@ impl Labels {
             let (name, known) = (name.escape_ascii(), known.join(" "));
             return Err(Reply::error(format!("ERR hint schema '{name}' has types {known}; choose another name")));
         }
-        if hints.schemas.len() >= HINT_SCHEMAS_MAX {
+        if !hints.schema_shares.has_room(user, 1, HINT_SCHEMAS_MAX) {
             return Err(limit("hint_schemas_max", HINT_SCHEMAS_MAX));
         }
         let bytes = name.len() + types.iter().map(|name| name.len() + LABEL_OVERHEAD_BYTES).sum::<usize>();
-        hints.take_bytes(bytes)?;
+        hints.take_bytes(user, bytes)?;
+        hints.schema_shares.take(user, 1);
         self.lend(bytes);
         hints.schemas.push(Schema { name: name.into(), types });
         Ok(hints.schemas.len() as u32)
     }
 
     /// The number of the hint set with these values of a schema's types. The same values give the same number, on every
-    /// connection: so what is learned of a set is learned from all who use it.
-    pub fn hint_set<'a>(&self, schema: u32, values: impl Iterator<Item = &'a [u8]>) -> Result<HintSet, Reply> {
-        self.counting_refusals(|| self.take_hint_set(schema, values))
+    /// connection: so what is learned of a set is learned from all who use it. A new one is of `user`'s share.
+    pub fn hint_set<'a>(
+        &self,
+        user: u64,
+        schema: u32,
+        values: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<HintSet, Reply> {
+        self.counting_refusals(|| self.take_hint_set(user, schema, values))
     }
 
-    fn take_hint_set<'a>(&self, schema: u32, values: impl Iterator<Item = &'a [u8]>) -> Result<HintSet, Reply> {
+    fn take_hint_set<'a>(
+        &self,
+        user: u64,
+        schema: u32,
+        values: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<HintSet, Reply> {
         let values: Vec<Box<[u8]>> = values.map(Box::from).collect();
         if values.iter().any(|value| value.len() > LABEL_BYTES_MAX) {
             return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
@@ -250,24 +279,27 @@ impl Labels {
         if let Some(number) = hints.numbers.get(&values) {
             return Ok(HintSet(*number));
         }
-        if hints.sets.len() >= HINT_SETS_MAX {
+        if !hints.set_shares.has_room(user, 1, HINT_SETS_MAX) {
             return Err(limit("hint_sets_max", HINT_SETS_MAX));
         }
         let beyond = |at: usize, value: &[u8]| {
-            hints
-                .values
-                .get(&(schema, at))
-                .is_some_and(|known| known.len() >= HINT_VALUES_MAX && !known.contains(value))
+            hints.values.get(&(schema, at)).is_some_and(|values| {
+                !values.shares.has_room(user, 1, HINT_VALUES_MAX) && !values.known.contains(value)
+            })
         };
         if values.values.iter().enumerate().any(|(at, value)| beyond(at, value)) {
             return Err(limit("hint_values_max", HINT_VALUES_MAX));
         }
         // Kept three times: in the list, in the index, and as values.
         let bytes = 3 * values.values.iter().map(|value| value.len() + LABEL_OVERHEAD_BYTES).sum::<usize>();
-        hints.take_bytes(bytes)?;
+        hints.take_bytes(user, bytes)?;
+        hints.set_shares.take(user, 1);
         self.lend(bytes);
         for (at, value) in values.values.iter().enumerate() {
-            hints.values.entry((schema, at)).or_default().insert(value.clone());
+            let of_type = hints.values.entry((schema, at)).or_default();
+            if of_type.known.insert(value.clone()) {
+                of_type.shares.take(user, 1);
+            }
         }
         hints.sets.push(values.clone());
         let number = hints.sets.len() as u32;
@@ -275,15 +307,25 @@ impl Labels {
         Ok(HintSet(number))
     }
 
-    /// Has `id` name this set of the schema for all connections of `user`.
-    pub fn name_hints(&self, user: &str, schema: u32, id: &[u8], set: HintSet) -> Result<(), Reply> {
+    /// Has `id` name this set of the schema for all connections of `user`, if `is_known` says that there is such a user
+    /// still: what it has names is forgotten after it is removed.
+    pub fn name_hints(
+        &self,
+        (user, is_known): (u64, impl FnOnce() -> bool),
+        schema: u32,
+        id: &[u8],
+        set: HintSet,
+    ) -> Result<(), Reply> {
         self.counting_refusals(|| {
             if id.len() > LABEL_BYTES_MAX {
                 return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
             }
             let mut hints = lock(&self.hints);
             let bytes = hints.ids.bytes_for(user, schema, id).ok_or_else(|| limit("hint_ids_max", HINT_IDS_MAX))?;
-            hints.take_bytes(bytes)?;
+            if !is_known() {
+                return Err(Reply::error(errors::NOAUTH));
+            }
+            hints.take_bytes(user, bytes)?;
             self.lend(bytes);
             hints.ids.put(user, schema, id, set);
             Ok(())
@@ -291,8 +333,19 @@ impl Labels {
     }
 
     /// The set of the schema that `id` names for `user`.
-    pub fn hints_named(&self, user: &str, schema: u32, id: &[u8]) -> Option<HintSet> {
+    pub fn hints_named(&self, user: u64, schema: u32, id: &[u8]) -> Option<HintSet> {
         lock(&self.hints).ids.get(user, schema, id)
+    }
+
+    /// The user `user` is no more: its ids go. What it has taken of the numbers stays taken.
+    pub fn forget_user(&self, user: u64) {
+        let mut hints = lock(&self.hints);
+        let bytes = hints.ids.forget(user);
+        hints.bytes.give_back(user, bytes);
+        let HintNames { schema_shares, set_shares, bytes: byte_shares, values, .. } = &mut *hints;
+        let of_values = values.values_mut().map(|values| &mut values.shares);
+        [schema_shares, set_shares, byte_shares].into_iter().chain(of_values).for_each(|shares| shares.forget(user));
+        self.give_back(bytes);
     }
 
     /// The hint schemas from number `from` on; the first has number 1.
@@ -340,12 +393,12 @@ fn name_bytes(name: &[u8]) -> usize {
 }
 
 impl HintNames {
-    fn take_bytes(&mut self, bytes: usize) -> Result<(), Reply> {
+    fn take_bytes(&mut self, user: u64, bytes: usize) -> Result<(), Reply> {
         let bytes_max = self.bytes_max.unwrap_or(HINT_BYTES_MAX);
-        if self.bytes + bytes > bytes_max {
+        if !self.bytes.has_room(user, bytes, bytes_max) {
             return Err(limit("hint_bytes_max", bytes_max));
         }
-        self.bytes += bytes;
+        self.bytes.take(user, bytes);
         Ok(())
     }
 }
@@ -383,113 +436,4 @@ impl Names {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_keep_their_numbers_and_are_bounded() {
-        let labels = Labels::default();
-        let txn_type = |name: &[u8]| labels.txn_type(name, || false);
-        assert_eq!(txn_type(b"checkout"), Ok(1));
-        assert_eq!((txn_type(b"browse"), txn_type(b"checkout")), (Ok(2), Ok(1)));
-        let vertex = |txn_type, name: &[u8]| labels.vertex(txn_type, name, || false);
-        assert_eq!((vertex(1, b"cart"), vertex(1, b"pay")), (Ok(1), Ok(2)));
-        assert_eq!((vertex(2, b"pay"), vertex(1, b"pay")), (Ok(1), Ok(2)));
-        assert_eq!(labels.vertices(2), [(2, 1, b"pay".as_slice().into())]);
-        assert!(vertex(0, &[0; LABEL_BYTES_MAX + 1]).is_err());
-        for n in labels.txn_types(1).len()..TXN_TYPES_MAX {
-            txn_type(n.to_string().as_bytes()).unwrap();
-        }
-        // Nobody can use them up: the one goes that was asked for longest ago and has no graph.
-        assert_eq!(labels.graphed_type(b"checkout"), Ok(1));
-        assert_eq!(labels.txn_type(b"one more", || true), Ok(0));
-        assert_eq!((txn_type(b"browse"), vertex(3, b"step")), (Ok(2), Ok(1)));
-        assert_eq!((txn_type(b"one more"), txn_type(b"one more")), (Ok(3), Ok(3)));
-        assert!(labels.vertices(0).iter().all(|(of, ..)| *of != 3), "its steps are not those of the type before");
-        assert!(labels.graphed_type(b"another").is_err());
-    }
-
-    /// One client makes up names of steps, in one type or in two. Others keep theirs, and have new ones.
-    #[test]
-    fn one_client_does_not_use_up_the_names_of_steps() {
-        let made_up = |types: u16| {
-            let labels = Labels::default();
-            let vertex = |txn_type, name: &[u8]| labels.vertex(txn_type, name, || false);
-            let number = labels.graphed_type(b"checkout").unwrap();
-            assert_eq!((number, vertex(1, b"cart"), vertex(2, b"look"), vertex(2, b"leave")), (1, Ok(1), Ok(1), Ok(2)));
-            for n in 0..2 * VERTICES_MAX {
-                vertex(3 + n as u16 % types, n.to_string().as_bytes())?;
-                assert!(n % 1000 > 0 || labels.vertices(0).len() <= VERTICES_MAX);
-            }
-            assert_eq!((vertex(1, b"cart"), vertex(2, b"leave"), vertex(2, b"come")), (Ok(1), Ok(2), Ok(3)));
-            Ok::<_, Reply>(labels)
-        };
-        for types in 1..3 {
-            let labels = made_up(types).unwrap();
-            let free = VERTICES_MAX - labels.vertices(0).len();
-            (0..free).for_each(|n| _ = labels.vertex(1, n.to_string().as_bytes(), || true).unwrap());
-            assert_eq!(labels.vertex(4, b"new", || true), Ok(0), "a trace is written");
-            assert!(labels.vertex(4, b"new", || false).unwrap() > 0);
-        }
-        let _fault = mutation::put_back(Some(Fault::StepsUsedUp));
-        assert!(made_up(1).is_err(), "the fault is found");
-    }
-
-    fn args(text: &'static str) -> impl Iterator<Item = &'static [u8]> {
-        text.split_whitespace().map(str::as_bytes)
-    }
-
-    #[test]
-    fn the_same_values_of_the_same_schema_have_the_same_number() {
-        let labels = Labels::default();
-        let shop = labels.hint_schema(b"shop", args("table op")).unwrap();
-        assert_eq!(labels.hint_schema(b"shop", args("table op")), Ok(shop));
-        assert!(labels.hint_schema(b"shop", args("table")).is_err());
-        let other = labels.hint_schema(b"other", args("table op")).unwrap();
-        let set = labels.hint_set(shop, args("orders read")).unwrap();
-        assert_eq!((set, labels.hint_set(shop, args("orders read"))), (HintSet(1), Ok(set)));
-        assert_eq!(labels.hint_set(other, args("orders read")), Ok(HintSet(2)));
-        assert!(labels.hint_set(shop, args("orders")).is_err());
-        assert!(labels.hint_set(9, args("orders read")).is_err());
-        assert_eq!((labels.hint_schemas(2).len(), labels.hint_sets(2).len(), labels.hints_len()), (1, 1, (2, 2)));
-    }
-
-    #[test]
-    fn values_of_a_type_are_bounded_and_sets_have_a_meaning() {
-        let labels = Labels::default();
-        let schema = labels.hint_schema(b"s", args("user kind")).unwrap();
-        for user in 0..HINT_VALUES_MAX {
-            labels.hint_set(schema, [user.to_string().as_bytes(), b"k"].into_iter()).unwrap();
-        }
-        let one_more = [b"one more".as_slice(), b"k"];
-        let refused = Reply::error(format!("LIMIT hint_values_max {HINT_VALUES_MAX}"));
-        assert_eq!(labels.hint_set(schema, one_more.into_iter()), Err(refused));
-        let known = labels.hint_set(schema, [b"7".as_slice(), b"another kind"].into_iter()).unwrap();
-        let meaning = labels.hint_meaning(known).unwrap();
-        assert_eq!(
-            (meaning.schema, &*meaning.types[1], &*meaning.values[1]),
-            (schema, &b"kind"[..], &b"another kind"[..])
-        );
-        assert_eq!((labels.hint_meaning(HintSet(0)), labels.hints_refused()), (None, 1));
-    }
-
-    #[test]
-    fn hints_are_bounded() {
-        let labels = Labels::default();
-        assert!(labels.hint_schema(b"wide", std::iter::repeat_n(b"t".as_slice(), HINT_TYPES_MAX + 1)).is_err());
-        let wide = labels.hint_schema(b"wide", std::iter::repeat_n(b"t".as_slice(), HINT_TYPES_MAX)).unwrap();
-        let mut sets = 0;
-        let error = loop {
-            let mut value = [b'v'; LABEL_BYTES_MAX];
-            value[..4].copy_from_slice(&u32::to_be_bytes(sets));
-            let values = std::iter::repeat_n(value.as_slice(), HINT_TYPES_MAX);
-            match labels.hint_set(wide, values) {
-                Ok(_) => sets += 1,
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(error, Reply::error(format!("LIMIT hint_bytes_max {HINT_BYTES_MAX}")));
-        assert!(sets > 250);
-        assert_eq!(labels.hints_refused(), 2);
-    }
-}
+mod tests;

@@ -54,7 +54,10 @@ impl Shared {
         if *self.access.source() != Source::None {
             match self.access.reload(runtime).await {
                 Ok(removed) => {
-                    removed.iter().for_each(|user| self.clients.kill_user(user.id));
+                    for user in &removed {
+                        self.labels.forget_user(user.id);
+                        self.clients.kill_user(user.id);
+                    }
                     tracing::info!(users = self.access.all().len(), "read the users again");
                 }
                 Err(error) => tracing::error!(%error, "the users stay as they were"),

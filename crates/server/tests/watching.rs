@@ -94,7 +94,30 @@ async fn hint_ids_are_those_of_a_user_and_a_schema() {
     assert_eq!((refused, shared.labels.hints_refused()), (5_001 - 4_096, 5_001 - 4_096));
     // A new user of these ids is not an old one.
     assert_eq!(one.say("ACL SETUSER another on nopass +@all ~*\nAUTH another x").await, "+OK|+OK|");
+    one.say("HINT SCHEMA shop table").await;
     assert!(one.say("HINT USE 1").await.starts_with("-ERR no hint set '1'"));
+}
+
+/// What a client has said of its hints goes when it is another user, and a user's ids go with it.
+#[tokio::test]
+async fn hints_do_not_outlive_their_user() {
+    let shared = server(|_| {});
+    let (mut admin, mut peer) = (Peer::new(&shared), Peer::new(&shared));
+    admin.say("ACL SETUSER bob on nopass +@all ~*\nACL SETUSER eve on nopass +@all ~*").await;
+    let defined = "HINT SCHEMA shop table\nHINT SET 1 orders\nHINT DEFAULT 1";
+    assert_eq!(peer.say("AUTH bob any").await, "+OK|");
+    assert_eq!(peer.say(defined).await, "+OK|+OK|+OK|");
+    peer.say("AUTH bob any\nGET k").await;
+    assert_eq!(peer.session.context().hints.0, 1, "it is bob still");
+    assert_eq!(peer.say("AUTH eve any\nGET k").await, "+OK|$-1|");
+    assert_eq!(peer.session.context().hints.0, 0);
+    assert!(peer.say("HINT USE 1").await.starts_with("-ERR HINT USE needs a schema"));
+    // Bob goes, and comes back: it is another one, over the wire and where the file is read again.
+    assert_eq!(admin.say("ACL DELUSER bob\nACL SETUSER bob on nopass +@all ~*").await, ":1|+OK|");
+    assert_eq!(peer.say("AUTH bob any\nHINT SCHEMA shop table").await, "+OK|+OK|");
+    assert!(peer.say("HINT USE 1").await.starts_with("-ERR no hint set '1'"));
+    assert_eq!(peer.say(defined).await, "+OK|+OK|+OK|");
+    assert_eq!((peer.session.context().hints.0, shared.labels.hints_len()), (1, (1, 1)), "the set is what it was");
 }
 
 /// The policy learns from hints on the wire, of reads and of writes, and says what; EXPLAIN names hint set and

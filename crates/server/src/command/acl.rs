@@ -187,6 +187,7 @@ fn send_away(session: &mut Session, users: &[Arc<User>]) {
     let mine = session.client.user.load(Ordering::SeqCst);
     for user in users {
         tracing::info!(client = session.client.id, user = &*user.name, "removed a user");
+        session.shared.labels.forget_user(user.id);
         match user.id == mine {
             true => session.closing = true,
             false => session.shared.clients.kill_user(user.id),

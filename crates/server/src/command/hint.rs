@@ -60,7 +60,7 @@ pub(super) const SUBS: &[Sub] = &[
 ];
 
 fn schema(session: &mut Session, frame: Frame<'_>) -> Reply {
-    match session.shared.labels.hint_schema(frame.arg(2), frame.args().skip(3)) {
+    match session.shared.labels.hint_schema(session.identity.id(), frame.arg(2), frame.args().skip(3)) {
         Ok(number) => {
             session.hints.schema = Some(number);
             Reply::OK
@@ -72,7 +72,7 @@ fn schema(session: &mut Session, frame: Frame<'_>) -> Reply {
 fn set(session: &mut Session, frame: Frame<'_>) -> Reply {
     let Some(schema) = session.hints.schema else { return no_schema("SET") };
     let (labels, cache) = (&session.shared.labels, session.shared.engine.cache());
-    let set = match labels.hint_set(schema, frame.args().skip(3)) {
+    let set = match labels.hint_set(session.identity.id(), schema, frame.args().skip(3)) {
         Ok(set) => set,
         Err(error) => return error,
     };
@@ -80,7 +80,9 @@ fn set(session: &mut Session, frame: Frame<'_>) -> Reply {
     if let Some(meaning) = labels.hint_meaning(set) {
         cache.define_hints(set, &meaning);
     }
-    match labels.name_hints(session.identity.name(), schema, frame.arg(2), set) {
+    let (user, access) = (session.identity.id(), &session.shared.access);
+    let is_known = || access.user(session.identity.name().as_bytes()).is_some_and(|known| known.id == user);
+    match labels.name_hints((user, is_known), schema, frame.arg(2), set) {
         Ok(()) => Reply::OK,
         Err(error) => error,
     }
@@ -94,7 +96,7 @@ fn no_schema(subcommand: &str) -> Reply {
 fn named(session: &Session, frame: Frame<'_>, subcommand: &str) -> Result<HintSet, Reply> {
     let id = frame.arg(2);
     let schema = session.hints.schema.ok_or_else(|| no_schema(subcommand))?;
-    session.shared.labels.hints_named(session.identity.name(), schema, id).ok_or_else(|| {
+    session.shared.labels.hints_named(session.identity.id(), schema, id).ok_or_else(|| {
         let id = id.escape_ascii();
         Reply::error(format!("ERR no hint set '{id}' in this schema; define it with HINT SET"))
     })
