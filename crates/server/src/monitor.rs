@@ -11,7 +11,7 @@ use futures_util::task::AtomicWaker;
 
 use crate::attention::{Attention, MONITORS};
 use crate::clients::Client;
-use crate::command::Command;
+use crate::command::{Command, Keys, config, family};
 
 /// Monitors at a time.
 pub const MONITORS_MAX: usize = 16;
@@ -143,38 +143,71 @@ pub fn line(now_ms: u64, space: u8, address: &str, command: &Command, frame: Fra
     line
 }
 
-/// Where the command begins that a request is about: behind the words of COMMAND GETKEYS, or at 0.
-fn asked_about(frame: Frame<'_>) -> usize {
+/// Where the command begins that a request is about: behind the words of COMMAND GETKEYS, and behind a command without
+/// keys that was put before one that takes secrets; or at 0.
+fn asked_about(command: &Command, frame: Frame<'_>) -> usize {
     let is = |n: usize, word: &str| frame.get(n).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
     let mut at = 0;
     while is(at, "command") && (is(at + 1, "getkeys") || is(at + 1, "getkeysandflags")) {
         at += 2;
     }
-    if mutation::on(Fault::AskedAboutShown) { 0 } else { at }
+    let misplaced = at == 0
+        && matches!(command.keys, Keys::None)
+        && !matches!(command.name, "auth" | "hello")
+        && ["auth", "hello", "acl", "config"].iter().any(|word| is(1, word));
+    if mutation::on(Fault::AskedAboutShown) { 0 } else { at + usize::from(misplaced) }
 }
 
-/// The arguments of a request, secrets replaced. They are secret as well where it only asks about a command with them.
+/// The arguments of a request, secrets replaced: for all that shows requests. They are secret as well where it only
+/// asks about a command with them. What is behind a word that was mistyped may be one.
 pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let begin = asked_about(frame);
-    let is = |n: usize, word: &str| frame.get(begin + n).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    let is_of = |word: &str| if begin > 0 { is(0, word) } else { command.name == word };
-    let pairs = is_of("config") && is(1, "set");
-    let from = match () {
-        () if is_of("auth") => Some(1),
-        // All behind it: it may be a name, with the option itself further on.
-        () if is_of("hello") => {
-            frame.args().skip(begin).position(|arg| arg.eq_ignore_ascii_case(b"auth")).map(|at| at + 1)
-        }
-        // A rule may be a password; DRYRUN may be of one of the others.
-        () if is_of("acl") && (is(1, "setuser") || is(1, "dryrun")) => Some(3),
-        () => None,
+    let begin = asked_about(command, frame);
+    let name = if begin > 0 { frame.arg(begin).to_ascii_lowercase() } else { command.name.as_bytes().to_vec() };
+    let own = frame.args().skip(begin + 1);
+    // Counted from the command's own first argument.
+    let from = match name.as_slice() {
+        b"auth" => Some(0),
+        b"hello" => secret_of_hello(own),
+        name => frame.get(begin + 1).and_then(|subcommand| match family::names_subcommand(name, subcommand) {
+            false => Some(usize::from(!is_rule(subcommand))),
+            true => secret_of_family(name, &subcommand.to_ascii_lowercase(), own),
+        }),
     };
-    let from = from.map_or(usize::MAX, |from| begin + from);
-    frame.args().enumerate().map(move |(n, arg)| {
-        let is_value = pairs && n > begin + 2 && (n - begin) % 2 == 1;
-        let secret = n >= from || (is_value && names_a_secret(frame.arg(n - 1)));
-        if secret { b"(redacted)".as_slice() } else { arg }
-    })
+    let from = from.map_or(usize::MAX, |from| begin + 1 + from);
+    frame.args().enumerate().map(move |(n, arg)| if n >= from { b"(redacted)".as_slice() } else { arg })
+}
+
+/// Whether it looks like a rule of ACL SETUSER that has a password, or the hash of one.
+fn is_rule(arg: &[u8]) -> bool {
+    matches!(arg.first(), Some(b'>' | b'<' | b'#' | b'!'))
+}
+
+/// All behind AUTH is secret: it may be a name, with the option itself further on. So is all behind what is no option.
+fn secret_of_hello<'a>(own: impl Iterator<Item = &'a [u8]> + Clone) -> Option<usize> {
+    let auth = own.clone().position(|arg| arg.eq_ignore_ascii_case(b"auth")).map(|at| at + 1);
+    let is_option = |arg: &[u8]| arg.eq_ignore_ascii_case(b"setname");
+    let mut at = usize::from(own.clone().next().is_some_and(|version| version.iter().all(u8::is_ascii_digit)));
+    while own.clone().nth(at).is_some_and(is_option) {
+        at += 2;
+    }
+    // What stands there is no option, unless it is AUTH.
+    let none = own.clone().nth(at).filter(|arg| !arg.eq_ignore_ascii_case(b"auth")).map(|_| at);
+    auth.into_iter().chain(none).min()
+}
+
+/// Which argument of a subcommand is the first that may be secret; the subcommand itself is 0.
+fn secret_of_family<'a>(name: &[u8], subcommand: &[u8], own: impl Iterator<Item = &'a [u8]> + Clone) -> Option<usize> {
+    match (name, subcommand) {
+        // A rule may be a password, and stand where a name is missing; DRYRUN may be of one of the others.
+        (b"acl", b"setuser" | b"dryrun") => Some(if own.clone().nth(1).is_some_and(is_rule) { 1 } else { 2 }),
+        (b"config", _) => {
+            let unknown = |(at, arg): (usize, &[u8])| {
+                at > 0 && (names_a_secret(arg) || (subcommand == b"set" && at % 2 == 1 && !config::is_setting(arg)))
+            };
+            own.enumerate().position(unknown).map(|at| at + 1)
+        }
+        _ => None,
+    }
 }
 
 /// Redis' settings whose values are secret: `requirepass`, `masterauth`, `tls-key-file-pass` and their kind.
@@ -210,50 +243,80 @@ mod tests {
     use crate::command::Table;
     use forebay_protocol::{Batch, Decoder, Limits};
 
+    const PLAIN: &[(&str, &str)] = &[
+        ("AUTH SECRET", "AUTH (redacted)"),
+        ("auth bob SECRET", "auth (redacted) (redacted)"),
+        ("HELLO 3 AUTH bob SECRET SETNAME x", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
+        ("HELLO 3 SETNAME x AUTH bob SECRET", "HELLO 3 SETNAME x AUTH (redacted) (redacted)"),
+        ("HELLO 3 SETNAME auth AUTH SECRET", "HELLO 3 SETNAME auth (redacted) (redacted)"),
+        ("HELLO 3 AUTH x AUTH b SECRET", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
+        ("ACL SETUSER bob on >SECRET", "ACL SETUSER bob (redacted) (redacted)"),
+        ("ACL DRYRUN bob AUTH SECRET", "ACL DRYRUN bob (redacted) (redacted)"),
+        ("CONFIG SET slowlog-max-len 1 RequirePass SECRET", "CONFIG SET slowlog-max-len 1 RequirePass (redacted)"),
+        ("CONFIG SET tls-key-file-pass SECRET", "CONFIG SET tls-key-file-pass (redacted)"),
+        ("CONFIG SET slowlog-max-len 1 2 requirepass SECRET", "CONFIG SET slowlog-max-len 1 2 (redacted) (redacted)"),
+        ("CONFIG SET requirepass a SECRET", "CONFIG SET requirepass (redacted) (redacted)"),
+        ("CONFIG GET requirepass SECRET", "CONFIG GET requirepass (redacted)"),
+        ("CONFIG GET maxmemory timeout", "CONFIG GET maxmemory timeout"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 1"),
+        ("ACL SETUSER >SECRET on", "ACL SETUSER (redacted) (redacted)"),
+        ("SET auth SECRET", "SET auth SECRET"),
+        ("HELLO 3 SETNAME x", "HELLO 3 SETNAME x"),
+        ("CLIENT SETNAME auth", "CLIENT SETNAME auth"),
+        ("OBJECT ENCODING auth", "OBJECT ENCODING auth"),
+        ("TXN LOCK auth config", "TXN LOCK auth config"),
+        ("ACL HELP", "ACL HELP"),
+        ("COMMAND GETKEYS SET auth SECRET", "COMMAND GETKEYS SET auth SECRET"),
+    ];
+
+    const ABOUT: &[(&str, &str)] = &[
+        ("COMMAND GETKEYS AUTH bob SECRET", "COMMAND GETKEYS AUTH (redacted) (redacted)"),
+        ("command getkeysandflags HELLO 3 AUTH b SECRET", "command getkeysandflags HELLO 3 AUTH (redacted) (redacted)"),
+        (
+            "COMMAND GETKEYS CONFIG SET maxmemory 1 requirepass SECRET",
+            "COMMAND GETKEYS CONFIG SET maxmemory 1 requirepass (redacted)",
+        ),
+        (
+            "COMMAND GETKEYS COMMAND GETKEYS ACL SETUSER bob >SECRET",
+            "COMMAND GETKEYS COMMAND GETKEYS ACL SETUSER bob (redacted)",
+        ),
+    ];
+
+    const MISTYPED: &[(&str, &str)] = &[
+        ("ACL SETUSRE bob on >SECRET", "ACL SETUSRE (redacted) (redacted) (redacted)"),
+        ("ACL >SECRET", "ACL (redacted)"),
+        ("CONFIG SETT requirepass SECRET", "CONFIG SETT (redacted) (redacted)"),
+        ("CONFIG SET requirepas SECRET", "CONFIG SET requirepas (redacted)"),
+        ("TXN AUTH SECRET", "TXN AUTH (redacted)"),
+        ("TXN ACL SETUSER bob >SECRET", "TXN ACL (redacted) (redacted) (redacted)"),
+        ("CLIENT AUTH bob SECRET", "CLIENT AUTH (redacted) (redacted)"),
+        ("OBJECT AUTH SECRET", "OBJECT AUTH (redacted)"),
+        ("INFO AUTH SECRET", "INFO AUTH (redacted)"),
+        ("INFO ACL SETUSER bob >SECRET", "INFO ACL SETUSER bob (redacted)"),
+        ("HELLO bob SECRET", "HELLO (redacted) (redacted)"),
+        ("HELLO 3 ATUH bob SECRET", "HELLO 3 (redacted) (redacted) (redacted)"),
+        ("HELLO 3 SETNAME x ATUH bob SECRET", "HELLO 3 SETNAME x (redacted) (redacted) (redacted)"),
+    ];
+
     #[test]
     fn secrets_are_not_shown() {
         let table = Table::default();
-        let plain = [
-            ("AUTH SECRET", "AUTH (redacted)"),
-            ("auth bob SECRET", "auth (redacted) (redacted)"),
-            ("HELLO 3 AUTH bob SECRET SETNAME x", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
-            ("HELLO 3 SETNAME x AUTH bob SECRET", "HELLO 3 SETNAME x AUTH (redacted) (redacted)"),
-            ("HELLO 3 SETNAME auth AUTH SECRET", "HELLO 3 SETNAME auth (redacted) (redacted)"),
-            ("HELLO 3 AUTH x AUTH b SECRET", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
-            ("ACL SETUSER bob on >SECRET", "ACL SETUSER bob (redacted) (redacted)"),
-            ("ACL DRYRUN bob AUTH SECRET", "ACL DRYRUN bob (redacted) (redacted)"),
-            ("CONFIG SET slowlog-max-len 1 RequirePass SECRET", "CONFIG SET slowlog-max-len 1 RequirePass (redacted)"),
-            ("CONFIG SET tls-key-file-pass SECRET", "CONFIG SET tls-key-file-pass (redacted)"),
-            ("SET auth SECRET", "SET auth SECRET"),
-            ("COMMAND GETKEYS SET auth SECRET", "COMMAND GETKEYS SET auth SECRET"),
-        ];
-        let about = [
-            ("COMMAND GETKEYS AUTH bob SECRET", "COMMAND GETKEYS AUTH (redacted) (redacted)"),
-            (
-                "command getkeysandflags HELLO 3 AUTH b SECRET",
-                "command getkeysandflags HELLO 3 AUTH (redacted) (redacted)",
-            ),
-            (
-                "COMMAND GETKEYS CONFIG SET maxmemory 1 requirepass SECRET",
-                "COMMAND GETKEYS CONFIG SET maxmemory 1 requirepass (redacted)",
-            ),
-            (
-                "COMMAND GETKEYS COMMAND GETKEYS ACL SETUSER bob >SECRET",
-                "COMMAND GETKEYS COMMAND GETKEYS ACL SETUSER bob (redacted)",
-            ),
-        ];
-        let are = |(request, expected): (&str, &str)| {
+        let are = |(request, expected): &(&str, &str)| {
             let mut batch = Batch::default();
             let mut input = BytesMut::from(format!("{request}\r\n").as_bytes());
             Decoder::new(Limits::default()).decode_batch(&mut input, 1, &mut batch).unwrap();
             let frame = batch.frame(0);
             let parts: Vec<_> = redacted(table.find(frame.arg(0)).unwrap(), frame).collect();
             let shown = String::from_utf8(parts.join(&b' ')).unwrap();
-            assert!(shown == expected || mutation::on(Fault::AskedAboutShown), "{shown}");
-            shown == expected
+            assert!(shown == *expected || mutation::on(Fault::AskedAboutShown), "{shown}");
+            shown == *expected
         };
-        assert!(plain.into_iter().chain(about).all(are));
+        for container in family::containers() {
+            let shown = format!("{container} NONE (redacted) (redacted)");
+            assert!(are(&(&format!("{container} NONE auth SECRET"), &shown)));
+        }
+        assert!([PLAIN, ABOUT, MISTYPED].concat().iter().all(are));
         let _fault = mutation::put_back(Some(Fault::AskedAboutShown));
-        assert!(plain.into_iter().all(are) && !about.into_iter().any(are), "the fault is found");
+        assert!(PLAIN.iter().all(are) && !ABOUT.iter().any(are), "the fault is found");
     }
 }

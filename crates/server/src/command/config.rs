@@ -82,6 +82,12 @@ const SHOWN: &[Shown] = &[
     ("cluster-enabled", |_| "no".into()),
 ];
 
+/// Whether there is a setting of this name.
+pub fn is_setting(name: &[u8]) -> bool {
+    let mut names = SHOWN.iter().map(|(name, _)| *name).chain(SETTINGS.iter().map(|setting| setting.name));
+    names.any(|known| family::is(name, known))
+}
+
 fn get(session: &mut Session, frame: Frame<'_>) -> Reply {
     // A pattern may be a name, and more of them than there are names ask for nothing more.
     let patterns_max = SHOWN.len() + SETTINGS.len();

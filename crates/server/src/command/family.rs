@@ -63,6 +63,30 @@ pub fn position(command: &str, name: &[u8]) -> Option<usize> {
     subcommands(command).iter().position(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
+/// Subcommands of commands that read them themselves.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("object", &["encoding", "freq", "idletime", "refcount"]),
+    ("txn", &["begin", "step", "lock", "commit", "abort", "type"]),
+];
+
+/// Whether a command takes `name` behind its own: not if it has subcommands, and this is none of them.
+pub fn names_subcommand(command: &[u8], name: &[u8]) -> bool {
+    let family = FAMILIES.iter().find(|(family, _)| family.as_bytes() == command);
+    let other = OTHERS.iter().find(|(other, _)| other.as_bytes() == command);
+    is(name, "help")
+        || match (family, other) {
+            (Some((_, subs)), _) => subs.iter().any(|sub| is(name, sub.name)),
+            (None, Some((_, names))) => names.iter().any(|known| is(name, known)),
+            (None, None) => true,
+        }
+}
+
+/// All commands that have subcommands.
+#[cfg(test)]
+pub fn containers() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|(name, _)| *name).chain(OTHERS.iter().map(|(name, _)| *name))
+}
+
 /// The key of the one subcommand of a family that works on a key.
 pub(super) fn key_of<'a>(frame: Frame<'a>, space: u8, sub: &str, take: &mut dyn FnMut(KeyRef<'a>)) {
     if let (true, Some(name)) = (is(frame.arg(1), sub), frame.get(2)) {

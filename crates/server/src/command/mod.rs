@@ -11,7 +11,7 @@ mod call;
 mod catalogue;
 pub mod category;
 mod client;
-mod config;
+pub mod config;
 mod connection;
 mod element_scan;
 mod expiry;
