@@ -16,6 +16,9 @@ async fn tracking(shared: &Arc<Shared>, mode: &str) -> Peer {
     peer
 }
 
+const NAMED: &str = ">2|$10|invalidate|*1|$1|a|";
+const UNNAMED: &str = ">2|$10|invalidate|_|";
+
 /// What it is told, without being asked.
 async fn told(peer: &mut Peer) -> String {
     peer.session.take_shown();
@@ -66,7 +69,6 @@ async fn what_is_told_is_checked_against_the_rights_of_that_moment() {
         assert!(!peer.session.closing || change.contains("DELUSER"));
         told
     };
-    const NAMED: &str = ">2|$10|invalidate|*1|$1|a|";
     for kept in ["PING", "ACL SETUSER bob -@all +mget", "ACL SETUSER bob resetkeys %R~a"] {
         assert_eq!(
             (told_after("", kept).await, told_after(" BCAST", kept).await),
@@ -77,15 +79,50 @@ async fn what_is_told_is_checked_against_the_rights_of_that_moment() {
     for lost in
         ["ACL SETUSER bob -@all", "ACL SETUSER bob -@all +set", "ACL SETUSER bob resetkeys %W~a", "ACL DELUSER bob"]
     {
-        let unnamed = ">2|$10|invalidate|_|";
+        // Who is sent away keeps nothing.
+        let broadcast = if lost.contains("DELUSER") { "" } else { UNNAMED };
         assert_eq!(
             (told_after("", lost).await, told_after(" BCAST", lost).await),
-            (unnamed.into(), "".into()),
+            (UNNAMED.into(), broadcast.into()),
             "{lost}"
         );
         let _fault = mutation::put_back(Some(Fault::ToldByOldRights));
         assert_eq!(told_after("", lost).await, NAMED, "the fault is found: {lost}");
     }
+}
+
+/// With BCAST a client keeps what it has read, and loses the right to it for a while. It must not keep what was written
+/// in that while; and is told once, not of each key that it may not read.
+#[tokio::test]
+async fn what_was_written_while_a_right_was_taken_is_not_kept() {
+    let shared = server(|_| {});
+    let (mut peer, mut admin) = (Peer::new(&shared), Peer::new(&shared));
+    admin.say("SET a 1\nACL SETUSER bob on nopass ~* +@all\nACL SETUSER eve on nopass ~b +@all").await;
+    peer.say("HELLO 3 AUTH bob any\nCLIENT TRACKING ON BCAST\nGET a").await;
+    for (taken, given) in
+        [("ACL SETUSER bob resetkeys ~b", "ACL SETUSER bob ~*"), ("ACL SETUSER bob -@all", "ACL SETUSER bob +@all")]
+    {
+        admin.say(taken).await;
+        admin.say("SET a 2").await;
+        assert_eq!(told(&mut peer).await, UNNAMED, "{taken}");
+        admin.say("SET a 3").await;
+        assert_eq!(told(&mut peer).await, "", "{taken}: it keeps nothing");
+        admin.say(given).await;
+        admin.say("SET a 4").await;
+        assert_eq!(told(&mut peer).await, NAMED, "{given}");
+    }
+    // So it is with another user.
+    peer.say("AUTH eve any").await;
+    admin.say("SET a 5").await;
+    assert_eq!(told(&mut peer).await, UNNAMED);
+    peer.say("AUTH bob any").await;
+    admin.say("SET a 6").await;
+    assert_eq!(told(&mut peer).await, NAMED);
+    // What it says of tracking does not make it forget that.
+    admin.say("ACL SETUSER bob resetkeys ~b").await;
+    assert_eq!(peer.say("CLIENT TRACKING ON BCAST NOLOOP").await, "+OK|");
+    admin.say("SET a 7").await;
+    assert_eq!(told(&mut peer).await, UNNAMED);
 }
 
 /// Found by Valkey's `tracking.tcl`: a client was told of what it had read before it tracked.
@@ -100,6 +137,24 @@ async fn nothing_stays_noted_when_no_client_tracks() {
     peer.say("CLIENT TRACKING ON").await;
     other.say("SET a 1").await;
     assert_eq!(told(&mut peer).await, "");
+}
+
+/// As in Redis: CLIENT REPLY leaves out replies, not what is told. What confirms a subscription is told.
+#[tokio::test]
+async fn a_subscription_is_confirmed_without_replies() {
+    let shared = server(|_| {});
+    let (mut peer, channel) = (Peer::new(&shared), "$20|__redis__:invalidate|");
+    assert_eq!(peer.say("CLIENT REPLY OFF").await, "");
+    for (hello, begin) in [("PING", "*3|"), ("HELLO 3", ">3|")] {
+        assert_eq!(peer.say(hello).await, "");
+        assert_eq!(peer.say("SUBSCRIBE __redis__:invalidate").await, format!("{begin}$9|subscribe|{channel}:1|"));
+        assert_eq!(peer.say("SUBSCRIBE another\nPING").await, "");
+        let ended = format!("{begin}$11|unsubscribe|{channel}:0|");
+        assert_eq!(peer.say("UNSUBSCRIBE __redis__:invalidate\nPING").await, ended);
+    }
+    assert_eq!(peer.say("HELLO 2\nCLIENT REPLY ON").await, "+OK|");
+    let skipped = format!("*3|$9|subscribe|{channel}:1|*2|$4|pong|$0||");
+    assert_eq!(peer.say("CLIENT REPLY SKIP\nSUBSCRIBE __redis__:invalidate\nPING").await, skipped);
 }
 
 /// As in Redis: the keys of one prefix stand in one message, and each prefix has its own.

@@ -5,7 +5,7 @@ use forebay_protocol::{Frame, Protocol, Reply, errors};
 
 use super::family::{is, text};
 use super::{Command, Flag, Group, Keys, Run};
-use crate::session::{CHANNEL, Session, Tracked};
+use crate::session::{CHANNEL, ReplyMode, Session, Tracked};
 
 /// Bytes that a prefix takes beside its own.
 const PREFIX_BYTES: usize = 64;
@@ -36,12 +36,17 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-fn message(session: &Session, kind: &str, channel: Reply) -> Reply {
+/// What confirms it. In Redis that is told and no reply, so it comes also where CLIENT REPLY leaves out replies.
+fn message(session: &mut Session, kind: &str, channel: Reply) -> Reply {
     let parts = vec![text(kind), channel, Reply::Integer(session.subscribed.into())];
-    match session.protocol {
+    let message = match session.protocol {
         Protocol::Resp3 => Reply::Push(parts),
         Protocol::Resp2 => Reply::Array(parts),
+    };
+    if session.reply_mode != ReplyMode::On {
+        session.replies.push(&message, session.protocol);
     }
+    message
 }
 
 fn subscribe(session: &mut Session, frame: Frame<'_>) -> Reply {

@@ -1,5 +1,6 @@
 //! A session that tracks: it notes what it is about to read, and sends what it is told.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay::mutation::{self, Fault};
@@ -7,6 +8,7 @@ use forebay_protocol::{Frame, Protocol, Reply};
 
 use super::Session;
 use super::at_once::{Hit, ITEMS_BYTES_UNCOUNTED};
+use crate::access::user::User;
 use crate::command::{Command, Effect};
 use crate::tracking::{PUSHES_BYTES_MAX, Tracker, Waiting};
 
@@ -32,6 +34,8 @@ pub struct Tracked {
     pub noloop: bool,
     /// CLIENT CACHING was said for the next command.
     pub caching: bool,
+    /// Its user as it was when it tracked first, or was told last that everything may have changed.
+    pub user: Option<Arc<User>>,
     /// Bytes that the prefixes take, here and with the trackers.
     pub held_bytes: usize,
 }
@@ -57,7 +61,11 @@ impl Session {
             None if self.tracked.is_some() => shared.trackers.stop(self.client.id, &shared.attention),
             None => {}
         }
+        let before = self.tracked.take().and_then(|before| before.user);
         self.tracked = tracked.map(Box::new);
+        if let Some(tracked) = self.tracked.as_mut() {
+            tracked.user = Some(before.unwrap_or_else(|| self.identity.user().clone()));
+        }
         self.show_tracking();
     }
 
@@ -130,17 +138,26 @@ impl Session {
             if !may.is_empty() {
                 self.tell(Some(may.into_iter().map(|key| Reply::Bulk(key.name().into())).collect()));
             }
-            // What was noted it has read, when it had the right to. With BCAST it has not read what it may not.
-            unnamed |= !may_not.is_empty() && (noted || self.is_told_for_others());
+            // What was noted it has read, when it had the right to. With BCAST it may have read it by other rights.
+            unnamed |= !may_not.is_empty() && (noted || self.is_told_for_others() || self.has_other_rights());
         }
         if unnamed {
             self.tell(None);
+            let user = self.identity.user().clone();
+            self.tracked.as_mut().into_iter().for_each(|tracked| tracked.user = Some(user.clone()));
         }
     }
 
     /// Whether what it may not read may be in the hands of others, for which it is told.
     fn is_told_for_others(&self) -> bool {
         self.tracked.as_ref().is_none_or(|tracked| tracked.redirect != 0) || self.subscribed
+    }
+
+    /// Whether its rights are others than when it kept nothing, or was last told to forget what it keeps. What it has
+    /// read since then it may read still, unless they are.
+    fn has_other_rights(&self) -> bool {
+        let then = self.tracked.as_ref().and_then(|tracked| tracked.user.as_ref());
+        then.is_some_and(|then| !Arc::ptr_eq(then, self.identity.user()))
     }
 
     fn tell(&mut self, names: Option<Vec<Reply>>) {
