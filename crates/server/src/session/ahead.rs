@@ -14,6 +14,9 @@ use crate::command::{Command, Effect, Flag};
 /// Keys that one look ahead fetches together.
 const LOOK_AHEAD_KEYS_MAX: usize = 1024;
 
+/// Bytes of their names: they are copied before there is room for them.
+const LOOK_AHEAD_BYTES_MAX: usize = 64 << 10;
+
 /// Requests whose commands are looked up together, and their keys' entries fetched from memory: more would no longer
 /// all be in the processor's cache when the first is served.
 pub(super) const LOOK_UP_FRAMES: usize = 16;
@@ -118,6 +121,7 @@ impl Session {
     /// how others are to be read. Wide ones ask for themselves.
     fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
+        let mut bytes_left = LOOK_AHEAD_BYTES_MAX;
         for at in start..batch.len() {
             let frame = batch.frame(at);
             let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
@@ -133,7 +137,8 @@ impl Session {
                 Some(_) if wide => {}
                 Some(Effect::Read | Effect::ReadWrite) => {
                     command.each_key(frame, self.space, &mut |key| {
-                        if keys.len() < LOOK_AHEAD_KEYS_MAX {
+                        if keys.len() < LOOK_AHEAD_KEYS_MAX && key.name.len() <= bytes_left {
+                            bytes_left -= key.name.len();
                             keys.push(key.to_key());
                         }
                     });

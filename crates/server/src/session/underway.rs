@@ -20,6 +20,11 @@ use crate::underway::{Part, Underway};
 /// What a key takes while a plain command or EXEC that locks it runs: its lock, its document, its write.
 const KEY_BYTES: usize = 1024;
 
+/// Of a key's name so much is in [`KEY_BYTES`]. The rest is there for its lock, for its load, in what the store is
+/// asked, and with what is cached of it.
+const NAME_BYTES: usize = 64;
+const NAME_COPIES: usize = 4;
+
 /// What any other argument takes beside its bytes: an element, its change, its place in a collection.
 const ELEMENT_BYTES: usize = 128;
 
@@ -32,6 +37,7 @@ const NOTED_BYTES_MIN: usize = 1 << 20;
 /// What a key takes that is fetched ahead of its request, and how many may be fetched without room.
 const AHEAD_KEY_BYTES: usize = 512;
 const AHEAD_KEYS_MIN: usize = 32;
+const AHEAD_BYTES_MIN: usize = AHEAD_KEYS_MIN * AHEAD_KEY_BYTES;
 
 /// What TXN takes for a key that it has locked, and WATCH for one that it remembers.
 pub(super) const KEPT_KEY_BYTES: usize = 768;
@@ -197,10 +203,19 @@ impl Session {
     /// never waited for: it is held by what may wait.
     pub(super) fn take_ahead(&mut self, keys: &mut Vec<Key>) {
         self.parts.ahead = None;
-        if keys.len() > AHEAD_KEYS_MIN {
+        let of_key = |key: &Key| AHEAD_KEY_BYTES + key.heap_bytes();
+        let bytes = keys.iter().map(of_key).sum::<usize>();
+        if bytes > AHEAD_BYTES_MIN {
             let most = self.shared.limits.underway_bytes_max / 2;
-            self.parts.ahead = self.shared.room.ahead.try_take(keys.len() * AHEAD_KEY_BYTES, most);
-            keys.truncate(if self.parts.ahead.is_some() { keys.len() } else { AHEAD_KEYS_MIN });
+            self.parts.ahead = self.shared.room.ahead.try_take(bytes, most);
+        }
+        if self.parts.ahead.is_none() {
+            let mut left = AHEAD_BYTES_MIN;
+            keys.retain(|key| {
+                let fits = of_key(key) <= left;
+                left -= if fits { of_key(key) } else { left };
+                fits
+            });
         }
     }
 
@@ -263,18 +278,41 @@ impl Session {
 }
 
 fn width_of(command: &Command, frame: Frame<'_>) -> usize {
-    // Few arguments come to little, whatever they are.
-    if frame.len() * KEY_BYTES <= SHORT_BYTES_MAX {
+    // Few arguments come to little, if they are short.
+    if frame.len() * KEY_BYTES + frame.extent_bytes() * NAME_COPIES <= SHORT_BYTES_MAX {
         return KEY_BYTES + frame.len() * ELEMENT_BYTES;
     }
-    let mut keys = 0;
-    command.each_key(frame, 0, &mut |_| keys += 1);
-    keys * KEY_BYTES + frame.len().saturating_sub(keys) * ELEMENT_BYTES
+    let (mut keys, mut names) = (0, 0);
+    command.each_key(frame, 0, &mut |key| {
+        keys += 1;
+        names += key.name.len().saturating_sub(NAME_BYTES);
+    });
+    keys * KEY_BYTES + names * NAME_COPIES + frame.len().saturating_sub(keys) * ELEMENT_BYTES
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use forebay_protocol::{Batch, Decoder, Limits, encode_command};
+
     use super::*;
+    use crate::command::Table;
+
+    /// Long names are counted however few they are, and a long value is not a name.
+    #[test]
+    fn what_long_names_take_is_counted() {
+        let table = Table::default();
+        let width = |args: &[&[u8]]| {
+            let (mut batch, mut input) = (Batch::default(), BytesMut::new());
+            encode_command(&mut input, args);
+            Decoder::new(Limits::default()).decode_batch(&mut input, 1, &mut batch).unwrap();
+            width_of(table.find(args[0]).unwrap(), batch.frame(0))
+        };
+        let long = vec![b'k'; 60_000];
+        assert!(width(&[b"GET", &long]) > 60_000 * NAME_COPIES);
+        assert!(width(&[b"MGET", &long, &long, b"k", &long]) > 180_000 * NAME_COPIES);
+        assert!(width(&[b"SET", b"k", &long]) <= SHORT_BYTES_MAX && width(&[b"GET", b"k"]) <= SHORT_BYTES_MAX);
+    }
 
     /// However much longer a reply becomes between two times that it is made, as long as that is bounded.
     #[test]
