@@ -372,7 +372,7 @@ fn serves_http_where_the_banner_says() {
     let folder = folder();
     let line = ["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let serving = Serving::start(forebay(folder.path(), &line));
-    let address = serving.banner.lines().find_map(|line| line.strip_prefix("http     http://")).expect("an address");
+    let address = serving.banner.lines().find_map(|line| line.strip_prefix("browser  http://")).expect("an address");
     let address = address.split_whitespace().next().expect("an address");
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert!(common::http(address, path).starts_with("HTTP/1.1 200 "), "{path}");

@@ -104,7 +104,7 @@ fn no_secret_is_shown_anywhere() {
     shown.push(("MONITOR".into(), seen));
     let slow = &shown[0].1;
     assert!(slow.contains("SETUSER") && slow.contains("(redacted)"), "{slow}");
-    let http_address = serving.banner.lines().find_map(|line| line.strip_prefix("http     http://")).expect("a page");
+    let http_address = serving.banner.lines().find_map(|line| line.strip_prefix("browser  http://")).expect("a page");
     let http_address = http_address.split_whitespace().next().expect("a page");
     for path in ["/", "/metrics", "/healthz", "/readyz"] {
         shown.push((path.into(), http(http_address, path)));

@@ -17,6 +17,9 @@ const FILE_LINES_AIM: usize = 500;
 /// Files beyond the aim, with the lines that they may have. May only shrink.
 const LONG_FILES: &[(&str, usize)] = &[];
 
+/// Files of others, kept as they came.
+const OF_OTHERS: &[&str] = &["crates/server/src/http/assets/uplot/"];
+
 /// No function is longer, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -116,7 +119,7 @@ pub fn ascii(tree: &Tree) -> Vec<String> {
 fn is_source(file: &File) -> bool {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let ending = name.rsplit_once('.').map_or(name, |(_, ending)| ending);
-    ["rs", "toml", "sh", "py", "js", "mjs", "go", "Makefile", "run"].contains(&ending)
+    ["rs", "toml", "sh", "py", "js", "mjs", "go", "Makefile", "run"].contains(&ending) && !allowed(file, OF_OTHERS)
 }
 
 /// `unsafe`, and leave for it, outside the files that may have it.

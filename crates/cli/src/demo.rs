@@ -64,6 +64,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     if !chosen("http") {
         settings.http = settings.http.map(free);
     }
+    if !chosen("measure-thr") {
+        // So that the dashboard shows what transactions gain.
+        settings.measure_thr = true;
+    }
     let folder = tempfile::Builder::new().prefix("forebay-demo-").tempdir().map_err(CommandError::TemporaryFolder)?;
     settings.store = StoreChoice::Embedded(folder.path().join("shop.redb"));
     crate::log::start(&settings);

@@ -205,7 +205,7 @@ impl Node {
             text.push_str(&format!("rediss   {address}   {password}, {}{clients}\n", reach(address)));
         }
         if let Some(http) = &self.http {
-            text.push_str(&format!("http     http://{}   /metrics, /healthz, /readyz\n", http.address()));
+            text.push_str(&format!("browser  http://{}   /metrics, /healthz, /readyz\n", http.address()));
         }
         let mode = self.gate.as_ref().map(|gate| gate.state()).map_or_else(
             || "normal".to_owned(),

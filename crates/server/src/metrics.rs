@@ -363,6 +363,22 @@ fn each_command(
     }
 }
 
+impl Metric {
+    /// Tells each number of it, with what follows its name there: nothing, `{mode="normal"}` or `_count`.
+    pub fn read(&self, view: &View<'_>, take: &mut dyn FnMut(&str, f64)) {
+        match self.value {
+            Value::One(read) => take("", read(view)),
+            Value::Maybe(read) => _ = read(view).map(|value| take("", value)),
+            Value::Each(label, read) => read(view, &mut |of, value| {
+                // A table may be called anything.
+                let of = of.replace('\\', "\\\\").replace('"', "\\\"");
+                take(&format!("{{{label}=\"{of}\"}}"), value);
+            }),
+            Value::Times(read) => histogram(read(view), take),
+        }
+    }
+}
+
 /// All metrics in Prometheus' text form, version 0.0.4.
 pub fn prometheus(shared: &Shared) -> String {
     let view = View::of(shared);
@@ -370,36 +386,22 @@ pub fn prometheus(shared: &Shared) -> String {
     for metric in all() {
         let name = metric.name;
         let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {}", metric.help, kind_name(metric.kind));
-        match metric.value {
-            Value::One(read) => {
-                let _ = writeln!(out, "{name} {}", read(&view));
-            }
-            Value::Maybe(read) => {
-                if let Some(value) = read(&view) {
-                    let _ = writeln!(out, "{name} {value}");
-                }
-            }
-            Value::Each(label, read) => read(&view, &mut |of, value| {
-                // A table may be called anything.
-                let of = of.replace('\\', "\\\\").replace('"', "\\\"");
-                let _ = writeln!(out, "{name}{{{label}=\"{of}\"}} {value}");
-            }),
-            Value::Times(read) => histogram(&mut out, name, read(&view)),
-        }
+        metric.read(&view, &mut |rest, value| _ = writeln!(out, "{name}{rest} {value}"));
     }
     out
 }
 
-fn histogram(out: &mut String, name: &str, (buckets, sum_us): ([u64; BUCKETS], u64)) {
+fn histogram((buckets, sum_us): ([u64; BUCKETS], u64), take: &mut dyn FnMut(&str, f64)) {
     let mut count = 0;
     for (n, bucket) in buckets.iter().enumerate() {
         count += bucket;
         if n + 1 < BUCKETS {
-            let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {count}", (1_u64 << n) as f64 / 1e6);
+            take(&format!("_bucket{{le=\"{}\"}}", (1_u64 << n) as f64 / 1e6), count as f64);
         }
     }
-    let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
-    let _ = writeln!(out, "{name}_sum {}\n{name}_count {count}", sum_us as f64 / 1e6);
+    take("_bucket{le=\"+Inf\"}", count as f64);
+    take("_sum", sum_us as f64 / 1e6);
+    take("_count", count as f64);
 }
 
 fn kind_name(kind: Kind) -> &'static str {

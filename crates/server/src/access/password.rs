@@ -23,6 +23,15 @@ pub const PASSWORD_CHECKS_MAX: usize = 2;
 /// How long a turn rests after a wrong password.
 pub const PASSWORD_REST: Duration = Duration::from_millis(100);
 
+/// Wrong passwords after which a connection is closed.
+pub const WRONG_PASSWORDS_MAX: u32 = 16;
+
+/// The answer to the first wrong password of a connection waits so long, that to each further one twice as long.
+const WRONG_WAIT: Duration = Duration::from_millis(50);
+
+/// But not longer than this.
+const WRONG_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Checks of passwords that wait for their turn; one more is refused, or a waiting one of the source that has the most.
 pub const PASSWORD_WAITING_MAX: usize = 4096;
 
@@ -134,6 +143,11 @@ impl PasswordHash {
             let _ = self.seen.set(tag);
         }
     }
+}
+
+/// How long the answer to a connection's wrong password waits, if it is the `wrong`th, from 1.
+pub fn wrong_wait(wrong: u32) -> Duration {
+    WRONG_WAIT.saturating_mul(1 << wrong.saturating_sub(1).min(10)).min(WRONG_WAIT_MAX)
 }
 
 /// Takes as long as a check of a password, for a user whom there is not.

@@ -217,6 +217,12 @@ impl Rights {
         keys.next().map_or(Ok(()), |key| Err(Denied::Key(key.name().to_vec())))
     }
 
+    /// Whether a command, or a subcommand, is permitted by its whole name: `get`, `cache|stats`.
+    pub fn permits(&self, name: &str) -> bool {
+        let mut list = PERMISSIONS.list.iter().zip(&self.permitted);
+        self.all_commands || list.any(|(known, permitted)| known.name == name && (*permitted || known.open))
+    }
+
     /// Whether what `key` holds, and so its name, may be read: by some command that reads.
     pub fn may_read(&self, key: &[u8]) -> bool {
         (self.all_commands || self.reads) && (self.all_keys || self.permits_key(key, true, false))

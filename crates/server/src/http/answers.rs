@@ -1,15 +1,20 @@
 //! What is answered to each path.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use forebay::outage::Mode;
 use futures_util::future::{Either, select};
-use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, HOST, HeaderValue, LOCATION};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 
+use super::assets::{Answer, DASHBOARD, HTML, TEXT, file, line, login_page, response};
+use super::events::stream;
+use super::login::{is_from_here, log_in, log_out};
+use super::site::{Busy, Caller, Closed, HTTP_STREAMS_MAX, Site};
+use crate::access::password::source_of;
 use crate::metrics;
 use crate::outage::summary;
 use crate::state::Shared;
@@ -17,32 +22,79 @@ use crate::state::Shared;
 /// How long the store may take to answer before the server is not ready.
 const READY_WAIT: Duration = Duration::from_secs(1);
 
-const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
+
+const NO_RIGHT: &str = "This user may not see figures: that takes the rights to run INFO and CACHE STATS.";
 
 /// The answer to one request.
-pub(super) async fn answer<B>(request: &Request<B>, shared: &Shared, hosts: &[String]) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
+pub(super) async fn answer(request: Request<Incoming>, site: &Arc<Site>, caller: &Caller) -> Answer {
+    // A stream keeps it.
+    let busy = Busy::new(&caller.busy);
+    let path = request.uri().path().to_owned();
+    let posts = matches!(&*path, "/login" | "/logout");
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let permitted = reads || posts && request.method() == Method::POST;
+    if !permitted {
+        let mut refused = line(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    let path = request.uri().path();
-    if !matches!(path, "/healthz" | "/readyz") && !is_ours(request, hosts) {
-        let text = "this server is not known by that name; ask by its address, or give the name with --http-host\n";
-        return response(StatusCode::MISDIRECTED_REQUEST, TEXT, text.into());
+    if !matches!(&*path, "/healthz" | "/readyz") && !is_ours(&request, &site.hosts) {
+        let text = "this server is not known by that name; ask by its address, or give the name with --http-host";
+        return line(StatusCode::MISDIRECTED_REQUEST, text);
     }
-    match path {
-        "/" => response(StatusCode::OK, HTML, index(shared)),
-        "/metrics" => response(StatusCode::OK, PROMETHEUS, metrics::prometheus(shared)),
-        "/healthz" => response(StatusCode::OK, TEXT, "ok\n".into()),
-        "/readyz" => match ready(shared, is_strict(request.uri().query())).await {
-            Ok(how) => response(StatusCode::OK, TEXT, format!("{how}\n")),
-            Err(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+    if (path == "/events" || !reads) && !is_from_here(request.headers()) {
+        return line(StatusCode::FORBIDDEN, "asked for by a page from elsewhere");
+    }
+    if !reads {
+        return match &*path {
+            "/login" => log_in(request, site, caller).await,
+            _ => log_out(request.headers(), site),
+        };
+    }
+    match &*path {
+        "/" => page(request.headers(), site),
+        "/login" => login_page(StatusCode::OK, ""),
+        "/events" => events(request, site, caller, busy),
+        "/metrics" => response(StatusCode::OK, PROMETHEUS, metrics::prometheus(&site.shared)),
+        "/healthz" => response(StatusCode::OK, TEXT, "ok\n"),
+        "/readyz" => match ready(&site.shared, is_strict(request.uri().query())).await {
+            Ok(how) => line(StatusCode::OK, &how),
+            Err(why) => line(StatusCode::SERVICE_UNAVAILABLE, &why),
         },
-        _ => response(StatusCode::NOT_FOUND, TEXT, "nothing here; see /\n".into()),
+        path => file(path).unwrap_or_else(|| line(StatusCode::NOT_FOUND, "nothing here; see /")),
     }
+}
+
+/// The page, or what asks for a password.
+fn page(headers: &HeaderMap, site: &Site) -> Answer {
+    match site.admits(site.token(headers).as_deref()) {
+        Ok(_) => response(StatusCode::OK, HTML, DASHBOARD),
+        Err(Closed::NoRight) => login_page(StatusCode::FORBIDDEN, NO_RIGHT),
+        Err(Closed::LogIn) => {
+            let mut answer = line(StatusCode::SEE_OTHER, "log in at /login");
+            answer.headers_mut().insert(LOCATION, HeaderValue::from_static("/login"));
+            answer
+        }
+    }
+}
+
+/// The stream of a page. One that was cut off asks for what came after the last event that it has.
+fn events(request: Request<Incoming>, site: &Arc<Site>, caller: &Caller, busy: Busy) -> Answer {
+    let token = site.token(request.headers());
+    match site.admits(token.as_deref()) {
+        Ok(_) => {}
+        Err(Closed::LogIn) => return line(StatusCode::FORBIDDEN, "log in at /login"),
+        Err(Closed::NoRight) => return line(StatusCode::FORBIDDEN, NO_RIGHT),
+    }
+    let Some(place) = site.streams.take(&source_of(&caller.address.to_string())) else {
+        let text = format!("LIMIT http_streams_max {HTTP_STREAMS_MAX}: close one of the pages that are open");
+        return line(StatusCode::SERVICE_UNAVAILABLE, &text);
+    };
+    let last = request.headers().get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    let mut options = request.uri().query().unwrap_or_default().split('&');
+    let after = options.find_map(|option| option.strip_prefix("after=")?.parse().ok());
+    stream(site, token, last.or(after).unwrap_or(0), place, busy)
 }
 
 /// Whether a request asks for an address, `localhost` or a name that the operator gave, and for nothing else beside it.
@@ -57,15 +109,6 @@ fn is_ours<B>(request: &Request<B>, hosts: &[String]) -> bool {
         let known = |known: &str| known.eq_ignore_ascii_case(name.trim_end_matches('.'));
         name.parse::<IpAddr>().is_ok() || known("localhost") || hosts.iter().any(|host| known(host))
     })
-}
-
-fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 /// Whether a query has `strict`, or `strict=1`.
@@ -102,20 +145,4 @@ async fn answers(shared: &Shared) -> Result<(), String> {
         Either::Left((Err(error), _)) => Err(error.to_string()),
         Either::Right(_) => Err(format!("the store has not answered for {} ms", READY_WAIT.as_millis())),
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-fn index(shared: &Shared) -> String {
-    let policy = escaped(shared.engine.cache().policy().name);
-    let store = escaped(&shared.engine.store().name());
-    let version = env!("CARGO_PKG_VERSION");
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>forebay</title>\n\
-         <h1>forebay {version}</h1>\n<p>policy {policy}, store {store}</p>\n\
-         <ul><li><a href=\"/metrics\">metrics</a><li><a href=\"/healthz\">health</a>\
-         <li><a href=\"/readyz\">readiness</a></ul>\n</html>\n"
-    )
 }

@@ -1,26 +1,38 @@
-//! HTTP: metrics for Prometheus, health for programs that restart servers, and a page that says what is here.
+//! HTTP: metrics for Prometheus, health for programs that restart servers, and a page that shows what goes on.
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/` | a page with links to the others |
+//! | `/` | the dashboard; where a password is needed, the way to `/login` |
+//! | `/events` | what keeps it up to date, as server-sent events: `events.rs` |
+//! | `/login`, `/logout` | a password by POST, for a cookie, and the end of that: `login.rs` |
 //! | `/metrics` | all metrics of `metrics.rs` in Prometheus' text form |
 //! | `/healthz` | 200 as long as the server runs |
 //! | `/readyz` | 200 if it serves: its store answers, or is away and writes are buffered; else 503 with the reason |
 //! | `/readyz?strict=1` | 503 as well unless the mode is normal and the store answers |
 //!
-//! Spoken by hyper itself, HTTP/1 only: four read-only answers need neither a router nor HTTP/2, and axum is hyper with
+//! Spoken by hyper itself, HTTP/1 only: so few answers need neither a router nor HTTP/2, and axum is hyper with
 //! more around it. Connections are bounded, and one that does not send its request's head in time is closed. A new one
 //! never waits for those that idle: where there are too many the oldest that is not being answered goes.
 //!
 //! A web page can have a browser ask any address for what the page's own name stands for (DNS rebinding). So what shows
 //! figures is answered only to an address, `localhost` or a name that the operator gave; health has nothing to hide.
+//! The page changes nothing. A login and a stream are refused to pages from elsewhere.
 
 mod answers;
+mod assets;
+mod events;
+mod history;
+mod json;
+mod login;
+mod places;
+mod record;
+mod sessions;
+mod site;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +43,7 @@ use tokio::sync::oneshot;
 
 use crate::listener::{Reserved, ServeError};
 use crate::state::Shared;
+use site::{Caller, Site};
 
 /// Connections at a time; for one more another goes that is not being answered.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
@@ -51,8 +64,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Http {
     listener: TcpListener,
     address: SocketAddr,
-    shared: Arc<Shared>,
-    hosts: Arc<[String]>,
+    site: Arc<Site>,
 }
 
 /// The connections there are, by age.
@@ -93,7 +105,8 @@ impl Http {
     /// Listens on `address`, and shows figures to who asks for one of `hosts` too. To be called within a tokio runtime.
     pub fn bind(address: Reserved, hosts: &[String], shared: Arc<Shared>) -> Result<Http, ServeError> {
         let (listener, address) = address.listen()?;
-        Ok(Http { listener, address, shared, hosts: hosts.into() })
+        let site = Arc::new(Site::new(shared, hosts, address.port()));
+        Ok(Http { listener, address, site })
     }
 
     /// The address that it listens on.
@@ -104,18 +117,20 @@ impl Http {
     /// Serves until the server stops.
     pub async fn run(self) {
         let connections = Connections::default();
+        tokio::spawn(events::take_rows(self.site.clone()));
         for number in 0.. {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
-                () = self.shared.stopping.wait() => return,
+                () = self.site.shared.stopping.wait() => return,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let (shared, hosts) = (self.shared.clone(), self.hosts.clone());
+                Ok((stream, address)) => {
                     let (connections, (busy, goes)) = (connections.clone(), connections.enter(number));
+                    let caller = Caller { address, wrong: AtomicU32::new(0), busy };
+                    let site = self.site.clone();
                     tokio::spawn(async move {
                         tokio::select! {
-                            () = serve(stream, shared, hosts, busy) => {}
+                            () = serve(stream, &site, &caller) => {}
                             _ = goes => tracing::debug!("an HTTP connection made room for another"),
                         }
                         connections.leave(number);
@@ -130,16 +145,9 @@ impl Http {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>, hosts: Arc<[String]>, busy: Arc<AtomicBool>) {
-    let service = service_fn(|request| {
-        let (shared, hosts, busy) = (shared.clone(), hosts.clone(), busy.clone());
-        async move {
-            busy.store(true, Ordering::SeqCst);
-            let answer = answers::answer(&request, &shared, &hosts).await;
-            busy.store(false, Ordering::SeqCst);
-            Ok::<_, Infallible>(answer)
-        }
-    });
+async fn serve(stream: TcpStream, site: &Arc<Site>, caller: &Caller) {
+    let service =
+        service_fn(|request| async move { Ok::<_, Infallible>(answers::answer(request, site, caller).await) });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HTTP_HEADER_WAIT)
@@ -149,7 +157,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, hosts: Arc<[String]>, bus
         tokio::select! {
             served = connection => served,
             () = tokio::time::sleep(HTTP_CONNECTION_WAIT) => Ok(()),
-            () = shared.stopping.wait() => Ok(()),
+            () = site.shared.stopping.wait() => Ok(()),
         }
     };
     if let Err(error) = ended.await {

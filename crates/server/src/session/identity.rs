@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use forebay::key::Key;
 use forebay::mutation::{self, Fault};
@@ -15,21 +14,12 @@ use futures_util::future::select;
 
 use super::{Hints, Multi, Session};
 use crate::access::denials::Denial;
-use crate::access::password::{PASSWORD_WAITING_MAX, source_of};
+use crate::access::password::{PASSWORD_WAITING_MAX, WRONG_PASSWORDS_MAX, source_of, wrong_wait};
 use crate::access::rights::Denied;
 use crate::access::user::User;
 use crate::access::{Access, Refused};
 use crate::command::{Command, Flag, client_line};
 use crate::state::Shared;
-
-/// Wrong passwords after which a connection is closed.
-pub const WRONG_PASSWORDS_MAX: u32 = 16;
-
-/// The answer to the first wrong password of a connection waits so long, that to each further one twice as long.
-const WRONG_WAIT: Duration = Duration::from_millis(50);
-
-/// But not longer than this.
-const WRONG_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Who a client is.
 pub struct Identity {
@@ -292,7 +282,7 @@ impl Session {
         if wrong >= WRONG_PASSWORDS_MAX {
             self.closing = true;
         }
-        let wait = WRONG_WAIT.saturating_mul(1 << (wrong - 1).min(10)).min(WRONG_WAIT_MAX);
+        let wait = wrong_wait(wrong);
         let killed = std::pin::pin!(self.client.killed());
         let stopped = std::pin::pin!(self.shared.stopping.wait());
         let waited = self.shared.engine.runtime().sleep(wait);
