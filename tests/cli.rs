@@ -397,7 +397,7 @@ fn the_demo_takes_free_ports_and_leaves_nothing() {
         line.split_whitespace().nth(1).and_then(|address| address.rsplit(':').next()).map(str::to_string)
     };
     assert!(port("redis ").is_some_and(|port| port != "6379"), "{text}");
-    assert!(port("http ").is_some_and(|port| port != "7379"), "{text}");
+    assert!(port("browser ").is_some_and(|port| port != "7379"), "{text}");
     assert!(text.contains("visits/s") && text.contains("the books balance"), "{text}");
     let closed = text.lines().find_map(|line| line.strip_prefix("closed ")).expect("a last line");
     assert_ne!(closed.split_whitespace().next(), Some("0"), "something was bought: {text}");

@@ -1,11 +1,11 @@
-//! The files that the rules look at: all text files that version control does not ignore.
+//! The files that the rules look at: all that version control does not ignore, those that are no text as if empty.
 
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
 use syn::visit::Visit;
 
-/// One text file.
+/// One file.
 pub struct File {
     /// From the root of the repository, with `/`.
     pub path: String,
@@ -35,10 +35,9 @@ impl Tree {
             if !entry.path().is_file() || path == ".git" || path.starts_with(".git/") {
                 continue;
             }
-            // What is no text is none of the rules' business.
-            if let Ok(text) = std::fs::read_to_string(entry.path()) {
-                files.push(File { path, text });
-            }
+            // What is no text is none of the rules' business, but links may lead to it.
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            files.push(File { path, text });
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         assert!(files.iter().any(|file| file.path == "Cargo.toml"), "this is the root");

@@ -97,7 +97,7 @@ fn warn_of_the_public(settings: &Settings) {
                 tracing::warn!(%address, "passwords and data travel in the clear to --listen; see --tls-listen")
             }
             "http" => {
-                tracing::warn!(%address, "any client that reaches --http sees the figures: /metrics asks for no password")
+                tracing::warn!(%address, "any client that reaches --http sees figures: /metrics asks for no password")
             }
             _ => {}
         }

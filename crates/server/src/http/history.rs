@@ -1,8 +1,8 @@
 //! The last ten minutes of all figures, second by second, so that a page which was just opened shows a curve.
 //!
 //! A row has every number of every metric in `metrics.rs`. Metrics with a line for each command or table are summed.
-//! So rows stay short, and no name that a user chose makes a column. Rows are taken whether a page is open or not, since
-//! an outage is often looked at when it has begun.
+//! So rows stay short, and no name that a user chose makes a column. Rows are taken whether a page is open or not: an
+//! outage is often looked at when it has begun.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;

@@ -206,7 +206,7 @@ class Chart {
       scales: { x: {}, y: { range, distr: log ? 3 : 1 }, right: { range } },
       series: [{}, ...drawn],
       axes: [
-        { ...axis, grid, values: (_, ticks) => ticks.map(tickClock), space: 60, size: 26 },
+        { ...axis, grid, values: (_, ticks) => ticks.map(tickClock), space: () => seconds > 60 ? 42 : 62, size: 26 },
         { ...axis, grid, size: 62, values: values(unit), scale: "y", space: 36, incrs, splits },
         ...(right ? [{ ...axis, side: 1, size: 50, values: values(right), scale: "right" }] : []),
       ],
