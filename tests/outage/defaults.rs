@@ -1,7 +1,7 @@
 //! Rows of which the database makes more than it is given.
 //!
-//! A column rounds. A row is made in an outage, and read. Forebay is killed. When the next one applies what was
-//! buffered, the database goes away once more, and takes an answer with it.
+//! A column shows what it is given in another form. A row is made in an outage, and read. Forebay is killed. When the
+//! next one applies what was buffered, the database goes away once more, and takes an answer with it.
 //!
 //! A column has a default. A row that is made in an outage is not known, since the default is not.
 
@@ -18,8 +18,8 @@ use crate::state::{PATIENCE, calm, figure, mode, said};
 use crate::{ok, start, start_through};
 
 const TABLE: &str = "\
-CREATE TABLE items (id integer PRIMARY KEY, n numeric(6, 2), note text, made integer);
-INSERT INTO items VALUES (4, 4, 'new', 1)";
+CREATE TABLE items (id integer PRIMARY KEY, n interval, note text, made integer);
+INSERT INTO items VALUES (4, '4', 'new', 1)";
 
 const MAP: [&str; 4] = ["--map", "item:{id} -> items(id) delete=row", "--outside", "off"];
 
@@ -69,7 +69,7 @@ fn lost(server: &Server, database: &str, network: &Proxy) {
 
 /// Nobody else writes: all of it is applied, and nothing is set aside.
 #[test]
-fn what_the_database_rounds_is_no_other_programs_write() {
+fn what_the_database_shows_otherwise_is_no_other_programs_write() {
     let server = Server::start();
     for made in MADE {
         let database = server.database();
@@ -101,13 +101,13 @@ fn what_the_database_rounds_is_no_other_programs_write() {
         }
         let why = said(&call(&mut client, "CACHE QUARANTINE LIST"));
         assert_eq!(figure(&mut client, "quarantined"), 0, "{made:?}: {why}");
-        assert_eq!(server.sql(&database, ROWS), "1:1.00 4:4.00:of-1:1", "{made:?}");
+        assert_eq!(server.sql(&database, ROWS), "1:00:00:01 4:00:00:04:of-1:1", "{made:?}");
     }
 }
 
 /// Nor where forebay is killed before it is applied, and read by the next one: that reads rows in its own incarnation.
 #[test]
-fn what_the_database_rounds_is_none_behind_a_kill() {
+fn what_the_database_shows_otherwise_is_none_behind_a_kill() {
     let server = Server::start();
     for version in ["column", "side", "none"] {
         let database = server.database();
@@ -133,7 +133,7 @@ fn what_the_database_rounds_is_none_behind_a_kill() {
         calm(forebay.address);
         let why = said(&call(&mut client, "CACHE QUARANTINE LIST"));
         assert_eq!(figure(&mut client, "quarantined"), 0, "{version}: {why}");
-        assert_eq!(server.sql(&database, ROWS), "4:3.00:new:1 5:read", "{version}");
+        assert_eq!(server.sql(&database, ROWS), "4:00:00:03:new:1 5:read", "{version}");
     }
 }
 
@@ -224,6 +224,36 @@ fn what_is_computed_from_a_buffered_write_is_not_known() {
     calm(forebay.address);
     assert_eq!(said(&call(&mut client, "HGET cart:1 twice")), "100");
     assert_eq!(server.sql(&database, CART_ROWS), "1:50:a:100 2:5:c:10");
+}
+
+/// What is surely known of the form in which the database shows a value is shown, and computed with, at once.
+#[test]
+fn what_waits_is_shown_as_it_will_be() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(
+        &database,
+        "CREATE TABLE forms (id integer PRIMARY KEY, n integer, q numeric(8, 2), flag boolean, xs integer[])",
+    );
+    server.sql(&database, "INSERT INTO forms SELECT id, 1, 1, false, '{8}' FROM generate_series(1, 2) AS id");
+    let maps = ["--map", "form:{id} -> forms(id) fields(n, q, flag)", "--map", "list:{id} -> forms(id).xs as list"];
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &server.url(&database)]).args(maps);
+    assert!(init.status().expect("the binary runs").success());
+    let forebay = start(&server, &database, &maps);
+    let mut client = Connection::new(forebay.address);
+    call(&mut client, "HGETALL form:1");
+    call(&mut client, "LLEN list:2");
+    away(&mut client, true);
+    assert_eq!(call(&mut client, "HSET form:1 n 007 q 1.255 flag YES"), Reply::Integer(0));
+    assert_eq!(said(&call(&mut client, "GET form:1")), r#"{"id":1,"n":7,"q":1.26,"flag":true}"#);
+    assert_eq!(call(&mut client, "HINCRBY form:1 n 1"), Reply::Integer(8));
+    assert_eq!(call(&mut client, "RPUSH list:2 08"), Reply::Integer(2));
+    assert_eq!(call(&mut client, "LREM list:2 0 8"), Reply::Integer(2));
+    away(&mut client, false);
+    calm(forebay.address);
+    let rows = "SELECT string_agg(concat_ws(':', n, q, flag, cardinality(xs)), ' ' ORDER BY id) FROM forms";
+    assert_eq!(server.sql(&database, rows), "8:1.26:t:1 1:1.00:f:0");
 }
 
 /// With write-back the database is there: what is buffered is applied before it is asked.

@@ -452,6 +452,13 @@ impl Store for Postgres {
         self.inner.rows().map(|rows| rows.changes_of_text(key, text))
     }
 
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        match self.inner.rows() {
+            Some(rows) => rows.as_stored(key, change),
+            None => change,
+        }
+    }
+
     fn memory_bytes(&self) -> usize {
         0
     }

@@ -1,6 +1,6 @@
 //! Rows as one text, rows that are made of nothing but their key, and what is surely refused.
 
-use forebay::change::Change;
+use forebay::change::{Change, End};
 use forebay::store::suite::block_on;
 use forebay::store::{CommitOutcome, Store};
 use forebay::value::{Data, Hash, Value};
@@ -335,4 +335,64 @@ fn what_a_trigger_may_mend_is_left_to_the_database() {
     assert!(matches!(block_on(store.commit(&[commit])).remove(0), CommitOutcome::Committed(_)));
     let commit = commit_of(&mint, &[("t:1", vec![set("i", "xyz")])], &[]);
     assert!(store.refuses(&commit).is_some_and(|why| why.contains("'xyz' is no integer")));
+}
+
+/// Texts of many types: what the driver says that the database will show is what it shows, and the rest it leaves.
+#[test]
+fn a_text_is_shown_as_the_database_shows_it() {
+    let types = ["smallint", "integer", "bigint", "numeric(8,2)", "numeric(4,0)", "numeric", "boolean", "uuid", "text"];
+    let columns: Vec<String> = types.iter().enumerate().map(|(at, of)| format!("c{at} {of}")).collect();
+    let tables = format!("CREATE TABLE rows (id integer PRIMARY KEY, {}, list integer[])", columns.join(", "));
+    let fields: Vec<String> = (0..types.len()).map(|at| format!("c{at}")).collect();
+    let map = format!("row:{{id}} -> rows(id) fields({})", fields.join(", "));
+    let world = World::new(&tables, &[&map, "list:{id} -> rows(id).list as list"]);
+    let (store, _) = world.open();
+    let id = "0AB70000-0000-0000-0000-00000000000F";
+    let texts = [
+        "7",
+        "007",
+        "+7",
+        " 7 ",
+        "-0",
+        "0",
+        "-12",
+        "1.5",
+        "1.255",
+        "-1.255",
+        "999.995",
+        ".5",
+        "5.",
+        "1e2",
+        "yes",
+        "T",
+        "1",
+        "off",
+        "n",
+        "o",
+        id,
+        "0ab70000000000000000000000000000",
+        "NaN",
+        "Infinity",
+        "x",
+    ];
+    let mut changed = 0;
+    for (at, of) in types.iter().enumerate() {
+        for text in texts {
+            let statement = format!("SELECT '{text}'::{of}::text");
+            let Ok(shown) = world.server.try_sql(&world.database, &statement) else { continue };
+            let shown = shown.trim_end_matches('\n');
+            let field = format!("c{at}");
+            let Change::SetField(_, made) = store.as_stored(key("row:1").borrow(), set(&field, text)) else {
+                panic!("{of}")
+            };
+            changed += usize::from(*made != *text.as_bytes());
+            let is_left = *made == *text.as_bytes();
+            assert!(is_left || *made == *shown.as_bytes(), "{of} '{text}': {made:?}, it is {shown}");
+            let sure = !["1e2", "NaN", "Infinity"].contains(&text) && !["numeric", "text"].contains(of);
+            assert!(!sure || *made == *shown.as_bytes(), "{of} '{text}': {made:?} is not {shown}");
+        }
+    }
+    assert!(changed > 30, "{changed}");
+    let push = |text: &str| Change::Push(End::Right, blob(text));
+    assert_eq!(store.as_stored(key("list:1").borrow(), push("08")), push("8"));
 }

@@ -126,12 +126,12 @@ impl Gate {
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         state.tickets = Tickets::new(found.losses.clone(), found.next_number);
         found.dropped.iter().for_each(|dropped| state.tickets.dropped(dropped.number, &dropped.reason));
-        let ids = |dropped: Dropped| dropped.given.into_iter().map(move |given| (given, dropped.number));
+        let ids = |one: Dropped| one.given.into_iter().map(move |given| (given, one.number));
         let dropped = found.dropped.into_iter().flat_map(ids).collect();
         let keeps = settings.write_back_ms.map(|age_ms| WriteBack::new(age_ms, settings.bytes_max));
         (state.opens_late, state.write_back) = (opens_late, keeps);
-        let newest = memory::newest_of_earlier(newest, &found.remembered, runtime.now_ms());
-        let owner = found.remembered.owner;
+        let (owner, now_ms) = (found.remembered.owner, runtime.now_ms());
+        let newest = memory::newest_of_earlier(newest, &found.remembered, now_ms);
         state.remembered = Some(found.remembered);
         if opens_late {
             state.writes.trip("it could not be reached at the start");
@@ -191,8 +191,7 @@ impl Gate {
         self.inner.state().buffer.validate();
     }
 
-    /// Has what is buffered on purpose applied before its time, if the store is there; waits for that as long as
-    /// this. The rest stays in the journal, for the next start.
+    /// Has what is buffered on purpose applied, if the store is there; waits as long as this. The rest stays.
     pub async fn carry_over(&self, at_most: Duration) {
         let inner = &self.inner;
         let mut over = inner.runtime.sleep(at_most);
@@ -312,8 +311,7 @@ impl Inner {
 }
 
 impl Store for Gate {
-    /// Not ordered, whatever the store is: commits that come at a time do not depend on each other, so each can be
-    /// buffered or not for itself.
+    /// Not ordered: commits that come at a time do not depend on each other, so each can be buffered or not.
     fn caps(&self) -> Caps {
         Caps { ordered: false, ..self.inner.store.caps() }
     }
@@ -442,6 +440,10 @@ impl Store for Gate {
 
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
         self.inner.store.changes_of_text(key, text)
+    }
+
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        self.inner.store.as_stored(key, change)
     }
 
     fn memory_bytes(&self) -> usize {

@@ -59,6 +59,10 @@ macro_rules! figures_of_inner {
             self.inner.changes_of_text(key, text)
         }
 
+        fn as_stored(&self, key: $crate::key::KeyRef<'_>, change: $crate::change::Change) -> $crate::change::Change {
+            self.inner.as_stored(key, change)
+        }
+
         fn given(
             &self,
         ) -> futures_util::future::BoxFuture<

@@ -51,6 +51,9 @@ pub trait Catalogue: Send + Sync {
 
     /// As [`Store::changes_of_text`].
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>>;
+
+    /// As [`Store::as_stored`].
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change;
 }
 
 /// What answers where no connection is needed.
@@ -252,6 +255,10 @@ impl Store for Late {
         known!(self, changes_of_text(key, text))
     }
 
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        known!(self, as_stored(key, change))
+    }
+
     fn catalogue(&self) -> Option<String> {
         self.opened.get().and_then(|store| store.catalogue())
     }
@@ -374,6 +381,10 @@ mod tests {
 
         fn changes_of_text(&self, _: KeyRef<'_>, _: &[u8]) -> Option<Result<Vec<Change>, String>> {
             Some(Ok(vec![Change::Delete]))
+        }
+
+        fn as_stored(&self, _: KeyRef<'_>, _: Change) -> Change {
+            Change::Delete
         }
     }
 

@@ -398,6 +398,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// `change` of `key` with its values in the form in which the store will show them, as far as that is sure without
+    /// asking it: `7` for `007` in a column of integers.
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        let _ = key;
+        change
+    }
+
     /// Waits until others have written something, and says what; what is cached of it is out of date. `None`, at once
     /// and always, from a store that nobody else writes to, or that can't tell. The first answer is
     /// [`Outside::Everything`]: from then on nothing is missed.

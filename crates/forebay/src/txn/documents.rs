@@ -317,8 +317,21 @@ impl Documents {
             self.load_unseen(key.to_key());
             return changes.into_iter().try_for_each(|change| self.change(key, change));
         }
-        let blind = deletes || matches!(change, Change::Put(_));
+        let change = match &self.fronted {
+            Some(fronted) => fronted.as_stored(key, change),
+            None => change,
+        };
         let Some(at) = self.place_to_change(key, &change)? else { return Ok(()) };
+        self.change_at(at, change)?;
+        if deletes {
+            self.void_others(at);
+        }
+        Ok(())
+    }
+
+    fn change_at(&mut self, at: usize, change: Change) -> Result<(), DocumentError> {
+        let deletes = matches!(change, Change::Delete);
+        let blind = deletes || matches!(change, Change::Put(_));
         self.remember(at);
         let document = &mut self.list[at];
         let fronted = self.fronted.as_ref();
@@ -371,9 +384,6 @@ impl Documents {
             None => document.changes.push(change),
         }
         self.weigh(at);
-        if deletes {
-            self.void_others(at);
-        }
         Ok(())
     }
 

@@ -15,11 +15,12 @@
 //!   `shared`: what mappings have in common; `found`: all of it; `remembered`: what an earlier run saw.
 //! * `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
 //!   many at once; `checked`: those that check their rows, too. `json`: a row as one text. `surely`: what the database
-//!   would refuse. `rows`: reading and committing; `one`: a commit of one row;
+//!   would refuse; `canonical`: how it shows what it takes. `rows`: reading and committing; `one`: a commit of one row;
 //!   `large`: one of large rows.
 //! * `size`: how large a row may be. `versions`: what keeps the versions of rows.
 
 mod batch;
+mod canonical;
 pub(super) mod catalogue;
 pub(super) mod changes;
 pub(super) mod checked;

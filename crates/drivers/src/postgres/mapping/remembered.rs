@@ -166,6 +166,13 @@ impl Catalogue for Away {
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
         self.rows().map(|rows| rows.changes_of_text(key, text))
     }
+
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        match self.rows() {
+            Some(rows) => rows.as_stored(key, change),
+            None => change,
+        }
+    }
 }
 
 /// A mapping as the text that it is written as.

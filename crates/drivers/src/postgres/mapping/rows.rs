@@ -224,6 +224,15 @@ impl Rows {
         self.tables[place.table].changes_of_object(&place.parts, text)
     }
 
+    /// `change` of the document of `key` with its text as the database will show it.
+    pub(in crate::postgres) fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        let key = key.to_key();
+        match self.place(&key) {
+            Ok(place) => self.tables[place.table].as_stored(change),
+            Err(_) => change,
+        }
+    }
+
     /// Commits a group as one batch, which is one message and one transaction: the ids, locks on the rows that are
     /// written, the checks, the changes, and what the rows are then. Some have all of that in one statement
     /// ([`checked`]).

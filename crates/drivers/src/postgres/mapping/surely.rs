@@ -156,7 +156,7 @@ impl Table {
 }
 
 /// As C's `isspace`.
-fn is_space(character: char) -> bool {
+pub(super) fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t'..='\r')
 }
 
@@ -226,11 +226,15 @@ fn is_number(text: &str) -> bool {
 
 fn is_boolean(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
-    ["true", "false", "yes", "no"].iter().any(|word| begins(word, 1))
-        || begins("on", 2)
-        || begins("off", 2)
+    ["true", "false", "yes", "no"].iter().any(|word| begins_boolean(&text, word, 1))
+        || begins_boolean(&text, "on", 2)
+        || begins_boolean(&text, "off", 2)
         || matches!(text.as_str(), "0" | "1")
+}
+
+/// Whether `text` is the beginning of a word for a boolean, of so many letters at least.
+pub(super) fn begins_boolean(text: &str, word: &str, least: usize) -> bool {
+    text.len() >= least && word.starts_with(text)
 }
 
 fn is_uuid(text: &str) -> bool {

@@ -54,6 +54,15 @@ impl Fronted {
         others.filter(|other| !other.changes.is_empty() && !mutation::on(Fault::BesideUnmoved)).find_map(moved)
     }
 
+    /// `change` of `key` as the store will have it: so it is shown, and computed with, before it is there.
+    pub(super) fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        match change {
+            _ if mutation::on(Fault::DefaultsGuessed) => change,
+            Change::SetField(..) | Change::Push(..) | Change::RemoveEqual { .. } => self.0.as_stored(key, change),
+            _ => change,
+        }
+    }
+
     /// The documents that are gone when that of `key` is deleted.
     pub(super) fn gone_with(&self, key: &Key) -> Vec<Key> {
         match self.0.form(key) {

@@ -91,6 +91,10 @@ impl Catalogue for Documents {
     fn changes_of_text(&self, _key: KeyRef<'_>, _text: &[u8]) -> Option<Result<Vec<Change>, String>> {
         None
     }
+
+    fn as_stored(&self, _key: KeyRef<'_>, change: Change) -> Change {
+        change
+    }
 }
 
 /// The first owner, which reaches its database when the network lets it.
