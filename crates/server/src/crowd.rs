@@ -25,7 +25,7 @@
 //! [`STALL_BYTES`] in [`STALL_WAIT`] is closed while others wait for room, or while its own requests wait for it. That
 //! it took nothing before others waited counts as well, but it has [`LANE_WAIT`] from then on. While others wait, a
 //! client takes what waits for it evenly within [`DRAIN_WAIT`], or is closed. So the pace that is asked for grows with
-//! the room that the client holds. It may be late by [`STALL_WAIT`], since sockets take in jerks.
+//! the room that the client holds. It may be late by [`LATE_WAIT`], since sockets take in jerks.
 //!
 //! A client waits for room in all only when its own replies leave it room, so none that does not read is first in
 //! line. A reply that has become longer than its room gives that room back before it waits for more. It asks for more
@@ -53,8 +53,11 @@ use state::{Ask, State};
 const STALL_BYTES: usize = 64 << 10;
 pub const STALL_WAIT: Duration = Duration::from_secs(10);
 
-/// A client for which others wait takes what waits for it within so long a time, and [`STALL_WAIT`].
+/// A client for which others wait takes what waits for it within so long a time, and [`LATE_WAIT`].
 const DRAIN_WAIT: Duration = Duration::from_secs(60);
+
+/// So late a client may be with that.
+const LATE_WAIT: Duration = Duration::from_secs(4);
 
 /// Within so long a time a client takes what waits for it, or has no part in the lane.
 const LANE_WAIT: Duration = Duration::from_secs(2);

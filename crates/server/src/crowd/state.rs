@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 
-use super::{DRAIN_WAIT, LANE_WAIT, LOOK_WAIT, Limits, STALL_BYTES, STALL_WAIT};
+use super::{DRAIN_WAIT, LANE_WAIT, LATE_WAIT, LOOK_WAIT, Limits, STALL_BYTES, STALL_WAIT};
 use crate::clients::Client;
 
 /// The least time over which a pace is reckoned: what a socket takes at once has no pace.
@@ -108,9 +108,9 @@ impl Window {
         Window { since, taken: 0, due }
     }
 
-    /// Whether less was taken than its part of [`DRAIN_WAIT`] asks for, [`STALL_WAIT`] later.
+    /// Whether less was taken than its part of [`DRAIN_WAIT`] asks for, [`LATE_WAIT`] later.
     fn drains_late(&self, now: Duration) -> bool {
-        let time = now.saturating_sub(self.since).saturating_sub(STALL_WAIT);
+        let time = now.saturating_sub(self.since).saturating_sub(LATE_WAIT);
         (self.taken as u128) * DRAIN_WAIT.as_millis() < (self.due as u128) * time.as_millis()
     }
 }

@@ -234,19 +234,19 @@ fn a_client_takes_what_it_holds_within_a_minute() {
     assert!(closed_of_8_and_4(minute(8 * MIB)).is_empty());
     assert_eq!(closed_of_8_and_4(minute(4 * MIB)), [0], "it holds twice as much");
     assert_eq!(closed_of_8_and_4(minute(2 * MIB)), [0, 1]);
-    // In jerks, as sockets take: nothing for nine seconds, then what the pace asks for.
+    // In jerks, as sockets take: nothing for three seconds, then what the pace asks for.
     let mut scene = Scene::new(1);
     assert!(scene.asks(0, 4 * MIB));
     while scene.bytes[0] > 0 {
-        assert!(scene.look(9 * LOOK_WAIT).is_empty());
-        scene.takes(0, 9 * minute(4 * MIB));
+        assert!(scene.look(3 * LOOK_WAIT).is_empty());
+        scene.takes(0, 3 * minute(4 * MIB));
     }
     // What it took while none waited was its own affair.
     assert!(scene.asks(0, 4 * MIB));
     scene.now += 10 * DRAIN_WAIT;
     scene.takes(0, STALL_BYTES);
-    assert!(scene.look(STALL_WAIT / 2).is_empty());
-    assert_eq!(scene.look(STALL_WAIT)[0], 0);
+    assert!(scene.look(LATE_WAIT).is_empty());
+    assert_eq!(scene.look(LATE_WAIT)[0], 0);
 }
 
 /// Three clients hold all the room, or wait for it, and take 8 KB a second of it. How long one that comes later waits.
