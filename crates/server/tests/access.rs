@@ -415,6 +415,11 @@ async fn what_waited_for_a_lock_needs_its_right_still() {
         let (answer, done) = done("ACL SETUSER bob -get", request).await;
         assert!(!answer.contains("NOPERM") && done, "{request}: {answer}");
     }
+    for request in ["FLUSHALL", "FLUSHDB", "TXN BEGIN\nTXN LOCK k"] {
+        let (answer, done) = done("ACL SETUSER bob -@all", request).await;
+        assert!(answer.contains("-NOPERM ") && !done, "{request}: {answer}");
+    }
+    assert!(done("ACL SETUSER bob -get", "FLUSHALL").await.1, "another right was taken");
     let _fault = forebay::mutation::put_back(Some(forebay::mutation::Fault::RightKeptInWait));
     assert!(done("ACL SETUSER bob -set", "SET k new").await.1, "the fault is found");
 }

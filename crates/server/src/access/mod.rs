@@ -156,12 +156,10 @@ impl Access {
         name: &[u8],
         password: &[u8],
     ) -> Result<Arc<User>, Refused> {
-        let user = self.user(name).filter(|user| user.on);
-        if let Some(user) = &user
-            && (user.any_password || user.passwords.iter().any(|hash| hash.seen(password)))
-        {
-            return Ok(user.clone());
+        if let Some(user) = self.known(name, password) {
+            return Ok(user);
         }
+        let user = self.user(name).filter(|user| user.on);
         let turn = self.turns.take(source).await.ok_or(Refused::Busy)?;
         let most = self.read().values().map(|user| user.passwords.len()).max().unwrap_or_default().max(1);
         let (password, hashes) = (Box::<[u8]>::from(password), self.hashes.clone());
@@ -192,6 +190,12 @@ impl Access {
         // As the user is now: it took a while.
         let user = self.user(name).filter(|user| user.on);
         user.filter(|user| user.passwords.iter().any(|known| known.text() == hash.text())).ok_or(Refused::Wrong)
+    }
+
+    /// The user with this password, where that is known without a hash.
+    pub fn known(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
+        let seen = |user: &Arc<User>| user.any_password || user.passwords.iter().any(|hash| hash.seen(password));
+        self.user(name).filter(|user| user.on).filter(seen)
     }
 
     /// Changes a user, or makes one, by all of `rules` or by none.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use forebay::Value;
 use forebay::key::{Key, SPACES};
+use forebay::mutation::{self, Fault};
 use forebay::store::ended;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
@@ -356,9 +357,19 @@ fn flush<'a>(session: &'a mut Session, frame: Frame<'a>, all: bool) -> BoxFuture
         }
         own_writes(session).await;
         let spaces: Vec<u8> = if all { (0..SPACES).collect() } else { vec![session.space] };
-        match shared.engine.clear(&spaces, if all { "flushall" } else { "flushdb" }).await {
-            Ok(()) => Reply::OK,
-            Err(error) => refused(&shared, &error),
+        loop {
+            // It may wait for transactions, and its right be taken meanwhile.
+            let (asked, epoch) = (shared.clone(), shared.access.epoch());
+            let may = move || asked.access.epoch() == epoch || mutation::on(Fault::RightKeptInWait);
+            match shared.engine.clear(&spaces, if all { "flushall" } else { "flushdb" }, may).await {
+                Ok(true) => return Reply::OK,
+                Ok(false) => {}
+                Err(error) => return refused(&shared, &error),
+            }
+            let command = shared.table.find(frame.arg(0));
+            if let Some(Err(denied)) = command.map(|command| session.guard_again(command, frame)) {
+                return denied;
+            }
         }
     })
 }

@@ -132,9 +132,11 @@ pub(super) async fn log_in(request: Request<Incoming>, site: &Site, caller: &Cal
     };
     let Some(form) = form else { return line(StatusCode::BAD_REQUEST, "a login has a password, and may have a user") };
     let source = source_of(&caller.address.to_string());
-    let Some(_place) = site.logins.take(&source) else {
+    let place = site.logins.take(&source);
+    // A password that was right before does not wait behind guesses.
+    if place.is_none() && site.shared.access.known(&form.user, &form.password).is_none() {
         return line(StatusCode::SERVICE_UNAVAILABLE, &format!("LIMIT http_logins_max {HTTP_LOGINS_MAX}"));
-    };
+    }
     let (shared, access) = (&site.shared, &site.shared.access);
     let runtime = shared.engine.runtime();
     match access.authenticate(runtime, &source, &form.user, &form.password).await {

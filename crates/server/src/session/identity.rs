@@ -58,7 +58,7 @@ impl Identity {
     }
 
     /// Whether users have changed since its commands were checked: its rights may be others.
-    pub(super) fn may_have_changed(&self, access: &Access) -> bool {
+    pub fn may_have_changed(&self, access: &Access) -> bool {
         self.epoch != access.epoch() && !mutation::on(Fault::RightKeptInWait)
     }
 
@@ -177,7 +177,7 @@ impl Session {
     }
 
     /// Whether a request that was forgotten may run again: a right may be taken while it waits.
-    pub(super) fn guard_again(&mut self, command: &'static Command, frame: Frame<'_>) -> Result<(), Reply> {
+    pub fn guard_again(&mut self, command: &'static Command, frame: Frame<'_>) -> Result<(), Reply> {
         if !self.identity.is_guarded(&self.shared.access) || mutation::on(Fault::RightKeptInWait) {
             return Ok(());
         }

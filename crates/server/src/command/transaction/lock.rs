@@ -28,6 +28,14 @@ pub(super) async fn lock(session: &mut Session, frame: Frame<'_>) -> Result<Repl
     txn_keys(frame, session.space, &mut |key| locks.push(planned(key, Effect::ReadWrite)));
     let locks = in_order(locks);
     session.prepare_in_open(&locks, false, frame, &mut Ahead::default()).await?;
+    // It may have waited for them, and its right be taken meanwhile.
+    if session.identity.may_have_changed(&session.shared.access)
+        && let Some(command) = session.shared.table.find(frame.arg(0))
+        && let Err(denied) = session.guard_again(command, frame)
+    {
+        session.open.abort("the right to lock was taken while it waited", &session.shared);
+        return Err(denied);
+    }
     session.committing = session.open.transaction().map(|transaction| (transaction.shown(), false));
     Ok(Reply::OK)
 }
