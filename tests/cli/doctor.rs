@@ -41,6 +41,14 @@ fn all_that_is_in_the_way_is_said_at_once() {
         assert_eq!(problems.iter().filter(|line| line.contains(part)).count(), 1, "{part}: {said}");
     }
     assert!(said.lines().any(|line| line.starts_with("warning") && line.contains(&address)), "{said}");
+    // Two of its addresses are one, and the file is no store.
+    fs::write(folder.path().join("file"), "text").expect("written");
+    let one = ["--listen", "127.0.0.1:1", "--http", "127.0.0.1:1", "--store", "embedded:file"];
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
+    let one = one.map(|part| if part == "127.0.0.1:1" { free.as_str() } else { part });
+    let (said, _) = seen(folder.path(), &one);
+    assert!(said.lines().any(|line| line.starts_with("problem") && line.contains("--http")), "{said}");
+    assert!(said.contains("problem  file is no store of forebay's"), "{said}");
     // What `serve` refuses as a setting is refused here, too.
     let (said, code) = seen(folder.path(), &["--memory", "lots"]);
     assert!(said.is_empty() && code == Some(2), "{said}");

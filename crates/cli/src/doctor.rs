@@ -2,6 +2,7 @@
 //! work, each with what mends it. It changes nothing, and takes nothing from a server that runs.
 
 use std::fmt::Display;
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -165,12 +166,23 @@ fn open_files(settings: &Settings, report: &mut Report) {
 
 /// Whether the addresses are free. A server that runs has them, so a taken one is no problem by itself.
 fn addresses(settings: &Settings, report: &mut Report) {
-    let bound = |address: SocketAddr| Reserved::new(address).and_then(Reserved::listening);
+    let redis = |address: SocketAddr| Reserved::new(address).and_then(Reserved::listening);
+    let http = |address: SocketAddr| Reserved::http(address).and_then(Reserved::listening);
     let named = [("--listen", settings.listen), ("--tls-listen", settings.tls_listen), ("--http", settings.http)];
+    // All at once, so that two of them can't be one.
+    let mut kept = Vec::new();
     for (name, address) in named.into_iter().filter_map(|(name, address)| Some((name, address?))) {
-        match bound(address) {
-            Ok(_) => report.well(format!("{name} {address} is free")),
-            Err(error) => report.warning(format!("{name}: {error}; if that is this forebay, all is well")),
+        let taken = std::net::TcpListener::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+        let ours = kept.iter().any(|(_, other)| *other == address);
+        match if name == "--http" { http(address) } else { redis(address) } {
+            Ok(bound) => {
+                report.well(format!("{name} {address} is free"));
+                kept.push((bound, address));
+            }
+            Err(error) if taken && !ours => {
+                report.warning(format!("{name}: {error}; if that is this forebay, all is well"));
+            }
+            Err(error) => report.problem(format!("{name}: {error}")),
         }
     }
 }
@@ -182,16 +194,27 @@ fn file(path: &Path, report: &mut Report) {
         Ok(found) if !found.is_file() => report.problem(format!("{name} is no file; check --store")),
         Ok(found) => {
             match access(path, Access::READ_OK | Access::WRITE_OK) {
-                Ok(()) => report.well(format!("the store {name} has {}", shown(found.len()))),
+                Ok(()) if !begins_as_store(path) => {
+                    report.problem(format!("{name} is no store of forebay's; give another file as --store"));
+                }
+                Ok(()) => report.well(format!("the store {name} has {}; `forebay check` reads it", shown(found.len()))),
                 Err(error) => report.problem(format!("can't write {name}: {error}; check owner and mode")),
             }
             disk(&parent(path), FREE_BYTES_LOW, "the store", report);
         }
         Err(_) => {
-            report.well(format!("the store {name} is made at the start"));
+            if parent(path).is_dir() {
+                report.well(format!("the store {name} is made at the start"));
+            }
             disk(&parent(path), FREE_BYTES_LOW, "the store", report);
         }
     }
+}
+
+/// Whether a file begins as each store of this kind does.
+fn begins_as_store(path: &Path) -> bool {
+    let mut begin = [0; 4];
+    std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *b"redb"
 }
 
 /// The folder in which writes are kept in an outage.
