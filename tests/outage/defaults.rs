@@ -14,6 +14,7 @@ use crate::common::process::{Forebay, forebay_command};
 use crate::lanes::away;
 use crate::postgres::Server;
 use crate::proxy::Proxy;
+use crate::siblings::leave;
 use crate::state::{PATIENCE, calm, figure, mode, said};
 use crate::{ok, start, start_through};
 
@@ -173,10 +174,7 @@ fn a_row_whose_columns_have_defaults_is_not_known_before_it_is_made() {
     let server = Server::start();
     let (database, forebay) = open(&server, &[]);
     let mut client = Connection::new(forebay.address);
-    for number in 1..4 {
-        call(&mut client, &format!("EXISTS cart:{number}"));
-    }
-    away(&mut client, true);
+    leave(&mut client, &[1, 2, 3].map(|number| ["EXISTS".into(), format!("cart:{number}")]));
     assert_eq!(call(&mut client, "HSET cart:1 note a"), Reply::Integer(1));
     for asks in ASKS {
         let told = said(&call(&mut client, asks));
@@ -205,10 +203,7 @@ fn what_is_computed_from_a_buffered_write_is_not_known() {
     server.sql(&database, "INSERT INTO carts VALUES (1, 5, 'a'), (2, 5, 'b')");
     let mut client = Connection::new(forebay.address);
     call(&mut client, "CACHE SYNC");
-    for number in 1..3 {
-        call(&mut client, &format!("HGETALL cart:{number}"));
-    }
-    away(&mut client, true);
+    leave(&mut client, &[1, 2].map(|number| ["HLEN".into(), format!("cart:{number}")]));
     assert_eq!(call(&mut client, "HSET cart:1 items 50"), Reply::Integer(0));
     for asks in ["HGET cart:1 twice", "HGETALL cart:1", "GET cart:1", "HINCRBY cart:1 items 1"] {
         let told = said(&call(&mut client, asks));
@@ -242,9 +237,7 @@ fn what_waits_is_shown_as_it_will_be() {
     assert!(init.status().expect("the binary runs").success());
     let forebay = start(&server, &database, &maps);
     let mut client = Connection::new(forebay.address);
-    call(&mut client, "HGETALL form:1");
-    call(&mut client, "LLEN list:2");
-    away(&mut client, true);
+    leave(&mut client, &[["HLEN".into(), "form:1".into()], ["LLEN".into(), "list:2".into()]]);
     assert_eq!(call(&mut client, "HSET form:1 n 007 q 1.255 flag YES"), Reply::Integer(0));
     assert_eq!(said(&call(&mut client, "GET form:1")), r#"{"id":1,"n":7,"q":1.26,"flag":true}"#);
     assert_eq!(call(&mut client, "HINCRBY form:1 n 1"), Reply::Integer(8));

@@ -32,7 +32,7 @@ fn open(server: &Server, more: &[&str]) -> (String, Forebay) {
 }
 
 /// Has the database be away as soon as these commands are answered by the cache.
-fn leave(client: &mut Connection, commands: &[[String; 2]]) {
+pub fn leave(client: &mut Connection, commands: &[[String; 2]]) {
     let all = |client: &mut Connection| {
         let call = |[name, key]: &[String; 2]| matches!(client.call(&[name, key]), Reply::Integer(_));
         commands.iter().map(call).filter(|answered| !answered).count() == 0
@@ -203,4 +203,46 @@ fn what_stood_before_a_deletion_of_the_row_is_gone_with_it() {
     let rows =
         "SELECT string_agg(concat_ws(':', id, a, b, array_length(xs, 1)), ' ' ORDER BY id) FROM pairs WHERE id < 3";
     assert_eq!(server.sql(&database, rows), "1 2:5");
+}
+
+/// A generated column of one document is computed from a field of another one. It is not known while both wait.
+#[test]
+fn what_is_computed_from_another_document_is_not_known_either() {
+    let server = Server::start();
+    let database = server.database();
+    let table = "CREATE TABLE pairs (id integer PRIMARY KEY, a integer, b text,
+        upper_b text GENERATED ALWAYS AS (upper(b)) STORED)";
+    server.sql(&database, table);
+    server.sql(&database, "INSERT INTO pairs VALUES (1, 1, 'n')");
+    let maps =
+        ["--map", "left:{id} -> pairs(id) fields(a, upper_b)", "--map", "right:{id} -> pairs(id) fields(b) delete=row"];
+    let url = server.url(&database);
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &url]).args(maps);
+    assert!(init.status().expect("the binary runs").success());
+    let forebay = start(&server, &database, &[&maps[..], &["--write-back-ms", "4000"]].concat());
+    let mut client = Connection::new(forebay.address);
+    let mut told = |line: &str| said(&client.call(&line.split(' ').collect::<Vec<_>>()));
+    assert_eq!(told("HGET left:1 upper_b"), "N");
+    told("HGETALL right:1");
+    for line in ["MULTI", "HSET right:1 b m", "HSET left:1 a 5", "EXEC"] {
+        told(line);
+    }
+    assert_eq!(told("HGET left:1 upper_b"), "M", "it waits until both are applied");
+    assert_eq!(told("HGET left:1 a"), "5");
+}
+
+/// A row is deleted by one document and made again by it: what another one has of it is not known.
+#[test]
+fn another_document_of_a_row_that_is_made_again_is_not_known() {
+    let server = Server::start();
+    let (_, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()], ["EXISTS".into(), "right:1".into()]]);
+    let mut told = |line: &str| said(&client.call(&line.split(' ').collect::<Vec<_>>()));
+    assert_eq!(told("DEL left:1"), "Integer(1)");
+    assert_eq!(told("HMSET left:1 a 3"), "OK");
+    for line in ["HGET right:1 b", "HMGET right:1 id b", "HGETALL right:1"] {
+        assert!(told(line).starts_with("STOREDOWN"), "{line}: {}", told(line));
+    }
 }

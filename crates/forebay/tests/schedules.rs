@@ -383,7 +383,7 @@ fn clear_and_increment(commits: Commits) {
                 engine.runtime().sleep(Duration::from_millis(1)).await;
             }
         });
-        let clearing = pin!(engine.clear(&[0], "flushall"));
+        let clearing = pin!(engine.clear(&[0], "flushall", || true));
         let cleared = select(clearing, others_turn).await;
         assert!(matches!(cleared, Either::Left((Ok(()), _))));
     };

@@ -71,11 +71,11 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// Of `changes` of the document of `key`, which has this form.
-    pub fn of(form: &Form, key: &Key, changes: &[Change]) -> Option<Fill> {
+    /// Of `changes` of the document of `key`, which has this form. `beside`: other documents of its row change too.
+    pub fn of(form: &Form, key: &Key, changes: &[Change], beside: bool) -> Option<Fill> {
         let Form::Row(row) = form else { return None };
         let (left, made) = row.left_to_store(changes).unwrap_or_default();
-        let recomputed = row.recomputed_by(changes);
+        let recomputed = if beside { row.computed.columns.clone() } else { row.recomputed_by(changes) };
         let some = !left.is_empty() || !recomputed.is_empty();
         some.then(|| Fill { key: key.clone(), left, recomputed, made })
     }
@@ -112,7 +112,9 @@ impl LaneRule {
         let own = |key: &Key| own.binary_search(&key).is_ok();
         let around = |(at, key): (usize, &'a Key)| store.beside(key).into_iter().map(move |other| (at, other));
         let beside = keys.clone().enumerate().flat_map(around).filter(|(_, other)| !own(other)).collect();
-        let fill = |(key, changes): (&'a Key, &'a [Change])| Fill::of(&store.form(key), key, changes);
+        let fill = |(key, changes): (&'a Key, &'a [Change])| {
+            Fill::of(&store.form(key), key, changes, store.beside(key).iter().any(own))
+        };
         let mut fills: Vec<Fill> = written.clone().filter_map(fill).collect();
         fills.shrink_to_fit();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));

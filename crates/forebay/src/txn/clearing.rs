@@ -20,19 +20,30 @@ const WATCHED_READ_AT_ONCE: usize = 1000;
 impl Engine {
     /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the
     /// caller does not wait for it. `name`: the command, for interactive transactions in these spaces, which yield.
-    pub async fn clear(&self, spaces: &[u8], name: &'static str) -> Result<(), TxnError> {
+    /// `may`: whether it may still, asked when it is alone; false if not, and nothing was removed.
+    pub async fn clear(
+        &self,
+        spaces: &[u8],
+        name: &'static str,
+        may: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<bool, TxnError> {
         let mut ordered = spaces.to_vec();
         ordered.sort_unstable();
         ordered.dedup();
         let (done, told) = futures_channel::oneshot::channel();
         let engine = self.clone();
         self.inner.runtime.spawn(async move {
-            let _ = done.send(engine.clear_alone(&ordered, name).await);
+            let _ = done.send(engine.clear_alone(&ordered, name, may).await);
         });
         told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
     }
 
-    async fn clear_alone(&self, spaces: &[u8], name: &str) -> Result<(), TxnError> {
+    async fn clear_alone(
+        &self,
+        spaces: &[u8],
+        name: &str,
+        may: impl FnOnce() -> bool + Send,
+    ) -> Result<bool, TxnError> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let mut held = Vec::new();
         for space in spaces {
@@ -43,6 +54,9 @@ impl Engine {
         }
         // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
         self.inner.committer.drained().await.map_err(TxnError::StoreDown)?;
+        if !may() {
+            return Ok(false);
+        }
         let absent = self.watched_and_absent(spaces).await;
         let version = self.inner.committer.begin_clearing();
         let cleared = self.inner.store.clear(spaces, version).await;
@@ -57,7 +71,7 @@ impl Engine {
             history.push_clear(began, cleared.is_ok(), spaces, version);
         }
         drop(held);
-        cleared.map_err(|Unavailable(why)| TxnError::StoreDown(why))
+        cleared.map(|()| true).map_err(|Unavailable(why)| TxnError::StoreDown(why))
     }
 
     /// The keys of these spaces that are watched and absent, with their versions; what can't be read is left out.

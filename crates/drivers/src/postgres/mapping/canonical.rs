@@ -4,6 +4,7 @@
 //! | type | for example |
 //! |---|---|
 //! | smallint, integer, bigint | `007`, ` +7` is `7` |
+//! | real, double precision | `2.0` is `2` |
 //! | numeric with a scale | with two digits behind the point `2` is `2.00`, `1.255` is `1.26` |
 //! | boolean | `yes`, `T`, `1` is `true` |
 //! | uuid | capitals are small letters, `-` stands where it does |
@@ -19,8 +20,8 @@ use super::surely::{begins_boolean, is_space, value_refused};
 impl Table {
     /// `change` of a document of it, with its text as the database will show it.
     pub(in crate::postgres) fn as_stored(&self, change: Change) -> Change {
-        let element = |text: Blob| match self.fields.first().map(|column| &column.kind) {
-            Some(Kind::Array(element)) if self.mapping.list.is_some() => shown_as(element, None, text),
+        let element = |text: Blob| match self.fields.first().map(|column| (&column.kind, column.limit.as_ref())) {
+            Some((Kind::Array(element), limit)) if self.mapping.list.is_some() => shown_as(element, limit, text),
             _ => text,
         };
         match change {
@@ -53,11 +54,20 @@ fn shown_as(type_name: &str, limit: Option<&Limit>, text: Blob) -> Blob {
     let shown = match (type_name, limit) {
         ("smallint" | "integer" | "bigint", _) => trimmed.parse::<i64>().ok().map(|number| number.to_string()),
         ("numeric", Some(Limit::Digits { fraction, .. })) => rounded(trimmed, *fraction),
+        ("double precision", _) => {
+            trimmed.parse::<f64>().ok().filter(|x| is_plain(x.abs(), 1e15)).map(|x| x.to_string())
+        }
+        ("real", _) => trimmed.parse::<f32>().ok().filter(|x| is_plain(x.abs().into(), 1e6)).map(|x| x.to_string()),
         ("boolean", _) => boolean(trimmed).map(|is| is.to_string()),
         ("uuid", _) => uuid(given),
         _ => None,
     };
     shown.filter(|shown| shown != given).map_or_else(|| text.clone(), |shown| Blob::from(shown.as_bytes()))
+}
+
+/// Whether PostgreSQL shows a number of this size without an exponent.
+fn is_plain(size: f64, below: f64) -> bool {
+    size == 0.0 || (1e-4..below).contains(&size)
 }
 
 /// A number without an exponent, with so many digits behind the point; half of one is rounded away from zero.

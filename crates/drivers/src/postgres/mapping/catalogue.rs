@@ -245,7 +245,7 @@ impl Found {
         match self.type_name.as_str() {
             "varchar" | "bpchar" => Some(Limit::Characters(length)),
             // Digits, and of these those behind the point, where that is a plain number: it may be negative.
-            "numeric" => {
+            "numeric" | "_numeric" => {
                 let (digits, fraction) = ((length >> 16) & 0xffff, length & 0xffff);
                 Some(Limit::Digits { whole: digits.checked_sub(fraction)?, fraction })
             }

@@ -70,7 +70,8 @@ impl Table {
         let of_other = |column: &Column, other: &Column| column.computed_from.contains(&other.name);
         let changes = |column: &&Column| column.read_only.is_none();
         let computed = Computed {
-            columns: of(&|column| self.fields.iter().filter(changes).any(|other| of_other(column, other))),
+            // Of others than the key's, be they in this document or in another one of the row.
+            columns: of(&|column| column.computed_from.iter().any(|from| !self.mapping.key.contains(from))),
             from: of(&|other| changes(&other) && self.fields.iter().any(|column| of_other(column, other))),
         };
         self.mapping.form(parts, of(&|column| column.has_default), computed)

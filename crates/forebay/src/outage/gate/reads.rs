@@ -81,6 +81,10 @@ impl Gate {
     pub fn buffered_fields<'a>(&self, key: &Key, fields: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Option<Blob>>> {
         let mut state = self.inner.state();
         let found = fields.map(|field| state.buffer.field(key, field)).collect::<Option<Vec<_>>>()?;
+        // What is not there may be in the row that another document of it makes again.
+        if found.iter().any(Option::is_none) && self.inner.made_beside(&state, key) {
+            return None;
+        }
         state.counts.reads_merged += 1;
         Some(found)
     }

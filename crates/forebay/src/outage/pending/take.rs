@@ -53,7 +53,7 @@ impl Buffer {
         let replaces = joined.as_ref().map(|(old, _)| *old);
         if let Some((old, changes)) = joined.and_then(|(old, changes)| Some((self.entries.get(&old)?, changes))) {
             let key = &buffered.writes[0].key;
-            ties.fills = form.and_then(|form| Fill::of(form, key, &changes)).into_iter().collect();
+            ties.fills = form.and_then(|form| Fill::of(form, key, &changes, false)).into_iter().collect();
             buffered.writes[0].changes = changes;
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
