@@ -385,7 +385,7 @@ fn clear_and_increment(commits: Commits) {
         });
         let clearing = pin!(engine.clear(&[0], "flushall", || true));
         let cleared = select(clearing, others_turn).await;
-        assert!(matches!(cleared, Either::Left((Ok(()), _))));
+        assert!(matches!(cleared, Either::Left((Ok(true), _))));
     };
     assert_eq!(world.simulation.run(cleared), Ended::Done);
     writer.join().unwrap();

@@ -153,11 +153,14 @@ fn read_users(file: &Path, text: &[u8]) -> Result<Users, AccessError> {
     Ok(users)
 }
 
-/// A word as it may be shown: where a space was forgotten, a password or its hash stands in its midst.
-fn without_secret(word: &[u8]) -> String {
+/// The word at this place of a line as it may be shown: where a space was forgotten, a password or its hash stands in
+/// its midst. Where a sign was forgotten it is one.
+fn without_secret(place: usize, word: &[u8]) -> String {
+    let signed = matches!(word, [b'+' | b'-' | b'~' | b'%' | b'&' | b'@', ..]);
     match word.iter().position(|byte| matches!(byte, b'>' | b'<' | b'#' | b'!')) {
         Some(at) => format!("{}..", String::from_utf8_lossy(&word[..at])),
-        None => String::from_utf8_lossy(word).into_owned(),
+        None if signed => String::from_utf8_lossy(word).into_owned(),
+        None => format!("word {place}"),
     }
 }
 
@@ -168,12 +171,13 @@ fn read_user(line: &[u8]) -> Result<User, String> {
     }
     let name = words.next().and_then(user::name).ok_or("a line is: user NAME RULE ..")?;
     let mut user = User::new(name);
-    for word in words {
+    // Behind `user` and the name.
+    for (place, word) in (3..).zip(words) {
         if matches!(word, [b'>' | b'<', ..]) {
             // Not shown: it may be the password of somebody.
             return Err("a password stands here as its hash, #$argon2id$..; make it with `forebay password`".into());
         }
-        let refused = |why: String| format!("{}: {why}", without_secret(word));
+        let refused = |why: String| format!("{}: {why}", without_secret(place, word));
         user.apply(&Rule::Plain(word.into())).map_err(|why| match word {
             [b'#' | b'!', ..] => why,
             _ => refused(why),
@@ -230,6 +234,8 @@ mod tests {
         let secret = error("user a on >hunter2 +@all");
         assert!(secret.contains("forebay password") && !secret.contains("hunter2"), "{secret}");
         assert!(!error("user a on #hunter2").contains("hunter2"));
+        assert_eq!(error("user a on hunter2"), "users line 1: word 4: Syntax error");
+        assert!(error("user >hunter2 on").contains("user NAME RULE") && !error("user >hunter2 on").contains("hunter2"));
         assert!(error("user a on>hunter2").starts_with("users line 1: on..: "));
         let password = |text: &str| {
             read_password(Path::new("password"), text.as_bytes()).map(drop).map_err(|error| error.to_string())

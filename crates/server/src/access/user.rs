@@ -141,10 +141,12 @@ fn read_hash(text: &[u8]) -> Result<PasswordHash, String> {
     PasswordHash::read(text).map_err(|error| error.to_string())
 }
 
-/// The name of a user, if it can be one.
+/// The name of a user, if it can be one. A sign of a password or of its hash stands in none: the name, or a space, was
+/// forgotten, and names are shown.
 pub fn name(text: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(text).ok()?;
-    let fits = text.len() <= USER_NAME_BYTES_MAX && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+    let is_none = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '>' | '<' | '#' | '!');
+    let fits = text.len() <= USER_NAME_BYTES_MAX && !text.contains(is_none);
     (fits && !text.is_empty()).then_some(text)
 }
 

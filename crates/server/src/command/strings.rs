@@ -305,8 +305,13 @@ fn getex(call: &mut Call<'_>) -> Answer {
 
 /// MGET takes what is no byte string for absent.
 fn mget(call: &mut Call<'_>) -> Answer {
-    let one = |index| call.text(call.key(index)).unwrap_or(Reply::Nil);
-    Ok(Reply::Array((1..call.frame.len()).map(one).collect()))
+    // What is no text is none; what can't be said now is an error.
+    let is_other = |error: &Reply| matches!(error, Reply::Error(why) if why.starts_with(b"WRONGTYPE"));
+    let one = |index| match call.text(call.key(index)) {
+        Err(error) if is_other(&error) => Ok(Reply::Nil),
+        told => told,
+    };
+    Ok(Reply::Array((1..call.frame.len()).map(one).collect::<Result<_, _>>()?))
 }
 
 /// Puts each pair of key and value.

@@ -199,6 +199,10 @@ impl Session {
             return Ok(());
         }
         self.look_again();
+        if self.identity.stranger && !mutation::on(Fault::RightKeptInWait) {
+            // Its user is no more.
+            return Err(Reply::error(errors::NOAUTH));
+        }
         let Some((number, _)) = self.shared.table.find_numbered(command.name.as_bytes()) else { return Ok(()) };
         let Some(denied) = self.denied(number, command, frame) else { return Ok(()) };
         self.note_denied(&denied, "multi");
