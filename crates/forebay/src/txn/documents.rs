@@ -313,6 +313,9 @@ impl Documents {
         }
         if let Some(changes) = self.fronted.as_ref().and_then(|fronted| fronted.changes_of_text(key, &change)) {
             let changes = changes?;
+            if let Some(moved) = self.deleted_beside(key) {
+                return Err(moved.refused(key));
+            }
             // The text of a record says nothing of the fields that it does not name.
             self.load_unseen(key.to_key());
             return changes.into_iter().try_for_each(|change| self.change(key, change));
@@ -404,6 +407,14 @@ impl Documents {
             self.keep_replaced(at, void);
             self.weigh(at);
         }
+    }
+
+    /// Who has deleted the row of `key` by another of its documents, whether that of `key` was read or not.
+    fn deleted_beside(&self, key: KeyRef<'_>) -> Option<MovedRow<'_>> {
+        let fronted = self.fronted.as_ref().filter(|_| self.turns > 0)?;
+        let others = fronted.0.beside(&key.to_key());
+        let others = others.iter().filter_map(|other| self.position(other.borrow()));
+        fronted.deleted_by(others.map(|at| &self.list[at]))
     }
 
     /// The place of what `change` changes; none where that is a deletion and the document is gone with its row.

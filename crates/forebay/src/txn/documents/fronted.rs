@@ -54,6 +54,14 @@ impl Fronted {
         others.filter(|other| !other.changes.is_empty() && !mutation::on(Fault::BesideUnmoved)).find_map(moved)
     }
 
+    /// The one of `others` by which their row is deleted.
+    pub(super) fn deleted_by<'a>(&self, mut others: impl Iterator<Item = &'a Document>) -> Option<MovedRow<'a>> {
+        let deletes =
+            |other: &&Document| other.changes.contains(&Change::Delete) && !self.gone_with(&other.key).is_empty();
+        let other = others.find(|other| deletes(other) && !mutation::on(Fault::BesideUnmoved))?;
+        Some(MovedRow { by: &other.key, gone: other.current.is_none() })
+    }
+
     /// `change` of `key` as the store will have it: so it is shown, and computed with, before it is there.
     pub(super) fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
         match change {
