@@ -241,6 +241,9 @@ fn another_document_of_a_row_that_is_made_again_is_not_known() {
     leave(&mut client, &[["EXISTS".into(), "left:1".into()], ["EXISTS".into(), "right:1".into()]]);
     let mut told = |line: &str| said(&client.call(&line.split(' ').collect::<Vec<_>>()));
     assert_eq!(told("DEL left:1"), "Integer(1)");
+    for line in ["HGET right:1 b", "HGET right:1 id"] {
+        assert_eq!(told(line), "Nil", "{line}: the row is gone");
+    }
     assert_eq!(told("HMSET left:1 a 3"), "OK");
     for line in ["HGET right:1 b", "HMGET right:1 id b", "HGETALL right:1"] {
         assert!(told(line).starts_with("STOREDOWN"), "{line}: {}", told(line));

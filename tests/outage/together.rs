@@ -90,3 +90,33 @@ fn a_list_that_is_emptied_at_once_leaves_its_row() {
         assert_eq!(rows(&server, as_one, in_outage, more), expected, "{as_one} {in_outage} {more:?}");
     }
 }
+
+/// The elements of a row that a transaction makes by another document are not known where the column has a default.
+/// What is refused for its key alone leaves the transaction as it is.
+#[test]
+fn a_list_of_a_row_that_was_just_made_is_not_guessed() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, "CREATE TABLE pairs (id integer PRIMARY KEY, a integer, xs text[] DEFAULT '{z}', ys text[])");
+    let maps = [&MAPS[..], &["--map", "plain:{id} -> pairs(id).ys as list"]].concat();
+    let forebay = start(&server, &database, &maps);
+    let mut client = Connection::new(forebay.address);
+    let mut refused = |steps: &[&str]| {
+        let last = steps.iter().map(|step| call(&mut client, step, 0)).last();
+        last.is_some_and(|reply| said(&reply).contains("left:1"))
+    };
+    assert!(refused(&["MULTI", "HSET left:1 a 1", "RPUSH list:1 x", "LPOP list:1", "EXEC"]));
+    assert!(refused(&["TXN BEGIN", "HSET left:1 a 1", "LRANGE list:1 0 -1"]) && !refused(&["TXN ABORT"]));
+    assert!(!refused(&["MULTI", "HSET left:1 a 1", "RPUSH plain:1 x", "LPOP plain:1", "EXEC"]));
+    assert!(!refused(&["MULTI", "RPUSH list:1 x", "EXEC"]));
+    assert_eq!(server.sql(&database, "SELECT * FROM pairs").trim(), "1|1|{z,x}|{}");
+
+    // A key that no mapping names is refused, and the transaction goes on.
+    for (step, answer) in
+        [("TXN BEGIN", "OK"), ("HSET left:1 a 2", "0"), ("GET other:1", "no mapping"), ("TXN COMMIT", "OK")]
+    {
+        let told = said(&call(&mut client, step, 0));
+        assert!(told.contains(answer), "{step}: {told}");
+    }
+    assert_eq!(server.sql(&database, "SELECT a FROM pairs").trim(), "2");
+}

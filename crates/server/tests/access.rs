@@ -428,3 +428,26 @@ async fn what_waited_for_a_lock_needs_its_right_still() {
     let _fault = forebay::mutation::put_back(Some(forebay::mutation::Fault::RightKeptInWait));
     assert!(done("ACL SETUSER bob -set", "SET k new").await.1, "the fault is found");
 }
+
+/// A request is read in slices, and its user loses the right to it between two of them: nothing of it is told.
+#[tokio::test]
+async fn what_is_read_in_slices_needs_its_right_still() {
+    async fn told(change: &str) -> String {
+        let shared = server(|_| {});
+        let (mut admin, mut peer) = (Peer::new(&shared), Peer::new(&shared));
+        admin.say("SET k old\nACL SETUSER bob on nopass ~* +@all").await;
+        assert_eq!(peer.say("AUTH bob any").await, "+OK|");
+        let request = format!("EXISTS{}", " k".repeat(20 * forebay::cache::LOOK_KEYS_MAX));
+        let mut reads = Box::pin(peer.say(&request));
+        assert!(futures_util::poll!(&mut reads).is_pending(), "it has several slices");
+        assert_eq!(admin.say(change).await, "+OK|");
+        reads.await
+    }
+    let found = format!(":{}|", 20 * forebay::cache::LOOK_KEYS_MAX);
+    assert_eq!(told("ACL SETUSER bob -get").await, found);
+    for change in ["ACL SETUSER bob -exists", "ACL SETUSER bob resetkeys ~a"] {
+        assert!(told(change).await.starts_with("-NOPERM "), "{change}");
+    }
+    let _fault = forebay::mutation::put_back(Some(forebay::mutation::Fault::RightKeptInWait));
+    assert_eq!(told("ACL SETUSER bob -exists").await, found, "the fault is found");
+}

@@ -60,7 +60,7 @@ pub struct Ties {
 /// What the store fills by itself of a row that a transaction makes where there is none, or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// The row.
+    /// The row, or the list in it.
     pub key: Key,
     /// What is left to the store of a new row.
     pub left: Fills,
@@ -73,7 +73,15 @@ pub struct Fill {
 impl Fill {
     /// Of `changes` of the document of `key`, which has this form. `beside`: other documents of its row change too.
     pub fn of(form: &Form, key: &Key, changes: &[Change], beside: bool) -> Option<Fill> {
-        let Form::Row(row) = form else { return None };
+        let row = match form {
+            Form::Row(row) => row,
+            // Another document may make the row between what is known of the list and these.
+            Form::List { filled: true } if !form.stands_alone(changes) => {
+                let (key, recomputed) = (key.clone(), Fills::default());
+                return Some(Fill { key, left: Fills::Any, recomputed, made: false });
+            }
+            _ => return None,
+        };
         let (left, made) = row.left_to_store(changes).unwrap_or_default();
         let recomputed = if beside { row.computed.columns.clone() } else { row.recomputed_by(changes) };
         let some = !left.is_empty() || !recomputed.is_empty();
@@ -104,7 +112,7 @@ impl LaneRule {
         let keys = written.clone().map(|(key, _)| key);
         let lanes = self.lanes(store, keys.clone().chain(read));
         // Of a list the column is emptied, and its row stays.
-        let row_goes = |key: &Key| store.form(key) != Form::List || mutation::on(Fault::ListTakesRowAlong);
+        let row_goes = |key: &Key| !store.form(key).is_list() || mutation::on(Fault::ListTakesRowAlong);
         let deleting = written.clone().filter(|(key, changes)| changes.contains(&Change::Delete) && row_goes(key));
         let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
         let mut own: Vec<&Key> = keys.clone().collect();

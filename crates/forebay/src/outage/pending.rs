@@ -407,12 +407,6 @@ impl Buffer {
         }
     }
 
-    /// Whether something that writes `other` waits with or behind the last that writes `key`.
-    pub fn is_written_after(&self, other: &Key, key: &Key) -> bool {
-        let last = |key: &Key| self.rows.get(key).and_then(|row| row.queue.back()).copied();
-        last(other) >= last(key)
-    }
-
     /// Whether the last that waits for `key` only unsets fields. Where other documents share the row it does not say
     /// whether there is one: it was made to what could not be read, and leaves a row that one of them makes.
     pub fn only_unsets(&self, key: &Key) -> bool {

@@ -28,7 +28,10 @@ pub enum Form {
     /// A row of a table: a hash of its columns.
     Row(RowForm),
     /// One column of a row: an array.
-    List,
+    List {
+        /// The store fills it by itself in a new row if it is not given.
+        filled: bool,
+    },
 }
 
 /// What comes of a command that deletes a document which is a row: for whoever uses a cache it means to forget.
@@ -116,6 +119,11 @@ impl Fills {
 }
 
 impl Form {
+    /// Whether it is a column of a row.
+    pub fn is_list(&self) -> bool {
+        matches!(self, Form::List { .. })
+    }
+
     /// Whether a document of this form takes `changes`, as far as their kinds say: names and values are for the store.
     pub fn takes(&self, changes: &[Change]) -> bool {
         changes.iter().all(|change| self.takes_one(change))
@@ -132,7 +140,7 @@ impl Form {
                 Change::Put(value) => matches!(value.data, Data::Bytes(_)) && !expires(value),
                 _ => false,
             },
-            Form::List => match change {
+            Form::List { .. } => match change {
                 Change::Delete | Change::Push(..) | Change::Pop(_) | Change::RemoveEqual { .. } => true,
                 Change::Put(value) => matches!(value.data, Data::List(_)) && !expires(value),
                 _ => false,
@@ -145,7 +153,7 @@ impl Form {
         match self {
             Form::Row(row) => row.on_delete,
             // The column is emptied.
-            Form::Document | Form::List => OnDelete::Row,
+            Form::Document | Form::List { .. } => OnDelete::Row,
         }
     }
 
@@ -162,7 +170,7 @@ impl Form {
     /// `there`: the row is surely there before `old`. Fields are gathered of at most `fields_max` changes.
     pub fn join(&self, old: Vec<Change>, new: Vec<Change>, there: bool, fields_max: usize) -> Option<Vec<Change>> {
         let compacted = |all: Vec<Change>| if all.len() <= fields_max { compact_fields(all) } else { compact(all) };
-        let unmade = *self == Form::List && !mutation::on(Fault::EmptiedListUnmade);
+        let unmade = self.is_list() && !mutation::on(Fault::EmptiedListUnmade);
         let came = if unmade { comes(&old).cloned() } else { None };
         let joined = match self {
             _ if self.stands_alone(&new) => new,

@@ -368,7 +368,7 @@ mod tests {
         }
 
         fn form(&self, _: &Key) -> Form {
-            Form::List
+            Form::List { filled: true }
         }
 
         fn beside(&self, key: &Key) -> Vec<Key> {
@@ -419,8 +419,13 @@ mod tests {
         let get = |late: &Late| late.get(std::slice::from_ref(&key)).now_or_never().expect("at once");
         assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("not yet".into()))));
         let (named, text) = ([vec![key.clone()], vec![key.clone()]], Some(b"text".to_vec()));
-        let remembered =
-            ((Some(7), Form::List), named, Some("0 writes".to_owned()), text, Some(Ok(vec![Change::Delete])));
+        let remembered = (
+            (Some(7), Form::List { filled: true }),
+            named,
+            Some("0 writes".to_owned()),
+            text,
+            Some(Ok(vec![Change::Delete])),
+        );
         assert_eq!((late.incarnation(), answers(&late, &key)), (0, remembered));
         assert_eq!(late.ping().now_or_never(), Some(Err(Unavailable("no".into()))));
         assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("no".into()))));

@@ -11,6 +11,8 @@ use forebay::{Data, Key, Read, TxnId, Version};
 
 use crate::table::{Row, blob};
 
+const LIST: Form = Form::List { filled: false };
+
 fn key() -> Key {
     Key::new(0, b"row:1")
 }
@@ -152,8 +154,8 @@ fn a_row_keeps_its_key() {
 #[test]
 fn a_list_is_put_as_a_whole_and_a_row_is_not() {
     let push = Change::Push(End::Right, blob("a"));
-    let list = Form::List.join(vec![Change::Delete], vec![push], false, 256).expect("one list");
-    assert!(matches!(list.as_slice(), [Change::Put(_)]) && Form::List.takes(&list) && !form().takes(&list));
+    let list = LIST.join(vec![Change::Delete], vec![push], false, 256).expect("one list");
+    assert!(matches!(list.as_slice(), [Change::Put(_)]) && LIST.takes(&list) && !form().takes(&list));
     let set = Change::SetField(blob("number"), blob("3"));
     let row = form().join(vec![set.clone(), Change::Delete], vec![set.clone()], false, 256).expect("one row");
     assert_eq!(row, [Change::Delete, set.clone()]);
@@ -171,7 +173,7 @@ fn a_list_that_is_emptied_has_made_its_row() {
         vec![list.map_or(Change::Delete, Change::Put)]
     };
     let remove = || Change::RemoveEqual { count: 0, element: blob("a") };
-    let emptied = || Form::List.join(vec![push()], vec![Change::Delete], false, 256).expect("one list");
+    let emptied = || LIST.join(vec![push()], vec![Change::Delete], false, 256).expect("one list");
     let ways = [
         vec![push()],
         vec![Change::Delete],
@@ -184,7 +186,7 @@ fn a_list_that_is_emptied_has_made_its_row() {
     let wrong = || {
         let pairs = ways.iter().flat_map(|old| ways.iter().map(move |new| (old, new)));
         let is_wrong = |(old, new): &(&Vec<Change>, &Vec<Change>)| {
-            let joined = Form::List.join(old.to_vec(), new.to_vec(), false, 256).expect("lists are joined");
+            let joined = LIST.join(old.to_vec(), new.to_vec(), false, 256).expect("lists are joined");
             let apart: Vec<Change> = old.iter().chain(*new).cloned().collect();
             let comes = [None, Some([push(), push()])].iter().all(|before| {
                 let (mut one, mut other) = (None, None);
@@ -194,12 +196,12 @@ fn a_list_that_is_emptied_has_made_its_row() {
                 }
                 one == other
             });
-            !comes || makes(&joined) != makes(&apart) || !Form::List.takes(&joined)
+            !comes || makes(&joined) != makes(&apart) || !LIST.takes(&joined)
         };
         pairs.filter(is_wrong).count()
     };
     assert_eq!(wrong(), 0);
-    assert_eq!(Form::List.join(emptied(), vec![Change::Delete], false, 256), Some(emptied()), "it does not grow");
+    assert_eq!(LIST.join(emptied(), vec![Change::Delete], false, 256), Some(emptied()), "it does not grow");
     let _on = mutation::put_back(Some(Fault::EmptiedListUnmade));
     assert!(wrong() > 0);
 }

@@ -342,7 +342,7 @@ impl Store for Database {
     fn form(&self, key: &Key) -> Form {
         match (self.rows, *key == parents()) {
             (false, _) => Form::Document,
-            (true, true) => Form::List,
+            (true, true) => Form::List { filled: false },
             (true, false) => Form::Row(RowForm::default()),
         }
     }

@@ -275,7 +275,7 @@ fn run(seed: u64) -> (Counted, u64) {
     let (behind, counted) = ((engine.clone(), gate.clone()), Arc::new(Mutex::new(Counted::default())));
     let sum = counted.clone();
     let ended = simulation.run(async move {
-        let rows: Arc<Vec<AsyncMutex<Row>>> = Arc::new((0..ROWS).map(|_| AsyncMutex::default()).collect());
+        let rows: Arc<Vec<AsyncMutex<Row>>> = Arc::new((0..ROWS).map(|row| AsyncMutex::new(Row::new(row))).collect());
         let client = |random: SplitMix| {
             let (rows, counted) = (rows.clone(), Counted::default());
             Client { engine: engine.clone(), gate: gate.clone(), random, rows, counted }
@@ -333,8 +333,8 @@ fn documents_that_share_rows() {
 #[test]
 fn the_gate_of_shared_rows() {
     finds(&[(Fault::MadeBesideUnseen, 100), (Fault::MovedByOurselves, 100), (Fault::BesideUnmoved, 100)], run);
-    finds(&[(Fault::UnsetTakenForGone, 300), (Fault::EmptiedListUnmade, 20_000)], run);
-    finds(&[(Fault::CachedBeforeMove, 20_000)], run);
+    finds(&[(Fault::DefaultsGuessed, 100), (Fault::UnsetTakenForGone, 300), (Fault::EmptiedListUnmade, 20_000)], run);
+    finds(&[(Fault::CachedBeforeMove, 20_000), (Fault::TakenAlongOverlooked, 20_000)], run);
 }
 
 /// DEL of a list empties a column: the row stays, with its other documents.

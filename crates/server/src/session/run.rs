@@ -178,7 +178,8 @@ impl Session {
         transaction.set_blind(blind);
         transaction.set_bytes_max(bytes_max);
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
-            if matches!(error, TxnError::TooLarge(_)) {
+            // It is about this command alone.
+            if matches!(error, TxnError::TooLarge(_) | TxnError::Refused(_)) {
                 return Err(refused(&self.shared, &error));
             }
             self.open.abort(&error.to_string(), &self.shared);

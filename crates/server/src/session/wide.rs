@@ -88,6 +88,20 @@ impl Session {
         frame: Frame<'_>,
         fits: bool,
     ) -> Reply {
+        let reply = self.read_wide(command, body, frame, fits).await;
+        match self.identity.may_have_changed(&self.shared.access) {
+            true => self.guard_again(command, frame).err().unwrap_or(reply),
+            false => reply,
+        }
+    }
+
+    async fn read_wide(
+        &mut self,
+        command: &'static Command,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+        fits: bool,
+    ) -> Reply {
         if fits && self.too_wide(frame.len()).is_none() {
             if let Some(reply) = self.rounds(command, body, frame, true).await {
                 return reply;

@@ -8,6 +8,7 @@
 //! | numeric with a scale | with two digits behind the point `2` is `2.00`, `1.255` is `1.26` |
 //! | boolean | `yes`, `T`, `1` is `true` |
 //! | uuid | capitals are small letters, `-` stands where it does |
+//! | date, time, timestamp | see `moments` |
 //!
 //! **Invariant.** What comes out is what the database makes of what goes in. A text of which that is not sure stays.
 
@@ -15,6 +16,7 @@ use forebay::change::Change;
 use forebay::value::Blob;
 
 use super::catalogue::{Column, Kind, Limit, Table};
+use super::moments;
 use super::surely::{begins_boolean, is_space, value_refused};
 
 impl Table {
@@ -60,7 +62,8 @@ fn shown_as(type_name: &str, limit: Option<&Limit>, text: Blob) -> Blob {
         ("real", _) => trimmed.parse::<f32>().ok().filter(|x| is_plain(x.abs().into(), 1e6)).map(|x| x.to_string()),
         ("boolean", _) => boolean(trimmed).map(|is| is.to_string()),
         ("uuid", _) => uuid(given),
-        _ => None,
+        (_, Some(Limit::Fraction(digits))) => moments::shown(type_name, Some(*digits), trimmed),
+        _ => moments::shown(type_name, None, trimmed),
     };
     shown.filter(|shown| shown != given).map_or_else(|| text.clone(), |shown| Blob::from(shown.as_bytes()))
 }

@@ -88,6 +88,8 @@ pub(in crate::postgres) enum Limit {
         /// Behind it.
         fraction: usize,
     },
+    /// A moment, with so many digits of a second's fraction.
+    Fraction(usize),
     /// One of these.
     Labels(Vec<String>),
 }
@@ -241,7 +243,11 @@ impl Found {
         if !self.labels.is_empty() {
             return Some(Limit::Labels(self.labels.clone()));
         }
-        let length = usize::try_from(self.modifier).ok()?.checked_sub(4)?;
+        let modifier = usize::try_from(self.modifier).ok()?;
+        if self.type_name.trim_start_matches('_').starts_with("time") {
+            return Some(Limit::Fraction(modifier));
+        }
+        let length = modifier.checked_sub(4)?;
         match self.type_name.as_str() {
             "varchar" | "bpchar" => Some(Limit::Characters(length)),
             // Digits, and of these those behind the point, where that is a plain number: it may be negative.

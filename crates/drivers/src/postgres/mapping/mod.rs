@@ -30,6 +30,7 @@ mod json;
 mod large;
 mod lists;
 mod many;
+mod moments;
 mod one;
 pub(super) mod pattern;
 mod reading;
@@ -185,8 +186,8 @@ impl Mapping {
     /// What a document of it is; its row has these key columns, and this is what the database `fills` of it, and what
     /// it has `computed`.
     pub(super) fn form(&self, parts: &[&str], fills: Fills, computed: Computed) -> Form {
-        match self.list {
-            Some(_) => Form::List,
+        match &self.list {
+            Some(list) => Form::List { filled: fills.may_be(list.as_bytes()) },
             None => {
                 let columns = self.key.iter().map(|column| Blob::from(column.as_bytes()));
                 let values = parts.iter().map(|part| Blob::from(part.as_bytes()));
@@ -198,7 +199,7 @@ impl Mapping {
     /// A command that shows a document of it, if there is one with these values: the first that somebody may try.
     pub fn first_command(&self) -> String {
         let name = self.pattern.join(&vec!["1"; self.key.len()]).unwrap_or_default();
-        match self.list {
+        match &self.list {
             Some(_) => format!("LRANGE {name} 0 -1"),
             None => format!("GET {name}"),
         }
@@ -206,7 +207,7 @@ impl Mapping {
 
     /// What a command that deletes a document of it comes to.
     pub fn on_delete(&self) -> OnDelete {
-        match self.list {
+        match &self.list {
             Some(_) => OnDelete::Row,
             None => self.on_delete.unwrap_or_default(),
         }

@@ -262,6 +262,7 @@ fn moment_refused(text: &str, dated: bool) -> Option<String> {
 /// Why `text`, a value of the column's type, is more than the column holds.
 pub(super) fn limit_refused(limit: Option<&Limit>, text: &str) -> Option<String> {
     match limit? {
+        Limit::Fraction(_) => None,
         Limit::Labels(labels) => {
             let none = !labels.iter().any(|label| label == text);
             none.then(|| format!("{} is none of {}", shown(text), labels.join(", ")))

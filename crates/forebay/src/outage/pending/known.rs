@@ -161,6 +161,30 @@ impl Buffer {
         })
     }
 
+    /// Those behind `number` that were shown `key`, up to the first that makes it whatever it was.
+    pub(super) fn readers_to_whole(&self, key: &Key, number: u64) -> Vec<u64> {
+        let whole = self.next_whole(key, number);
+        self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect()
+    }
+
+    /// The first behind `number` that makes the document of `key` whatever it was: what is shown behind that has
+    /// nothing to do with what was before.
+    pub(super) fn next_whole(&self, key: &Key, number: u64) -> u64 {
+        let whole = |other: &&u64| {
+            let written = self.entries.get(*other).and_then(|entry| entry.written(key));
+            written.is_some_and(|write| stands_alone(&write.changes))
+        };
+        let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
+        let along = self.next_along(key, number).unwrap_or(u64::MAX);
+        queue.filter(|other| **other > number).find(whole).copied().unwrap_or(u64::MAX).min(along)
+    }
+
+    /// The first behind `number` that deletes `key` along with another document of its row.
+    pub(super) fn next_along(&self, key: &Key, number: u64) -> Option<u64> {
+        let mut taking = self.tied.taking(key).copied().filter(|_| !mutation::on(Fault::TakenAlongOverlooked));
+        taking.find(|other| *other > number)
+    }
+
     /// `read` with what waits for its document, but for those `applied`, which are in it; its version is the last's.
     pub fn on_top_of(&self, key: &Key, read: Read, applied: &BTreeSet<TxnId>) -> Read {
         self.made_of(key, read, applied).0
@@ -237,6 +261,18 @@ impl Buffer {
             Some(Data::Hash(hash)) => Some(hash.get(field).cloned()),
             Some(_) => None,
         }
+    }
+
+    /// Whether something that writes `other` waits with or behind the last that writes `key`, or deletes it along with
+    /// its row. That deletion itself is none.
+    pub fn is_written_after(&self, other: &Key, key: &Key) -> bool {
+        let last = |key: &Key| self.rows.get(key).and_then(|row| row.queue.back()).copied();
+        let (own, along, other_last) = (last(key), self.tied.taking(key).last().copied(), last(other));
+        let deletes = |number: u64| {
+            let written = self.entries.get(&number).and_then(|entry| entry.written(other));
+            written.is_some_and(|written| written.changes.last() == Some(&Change::Delete))
+        };
+        other_last >= own.max(along) && !(along > own && other_last == along && along.is_some_and(deletes))
     }
 
     /// The hash of `key`, where it is known but for what the store fills by itself, which `field` is not.

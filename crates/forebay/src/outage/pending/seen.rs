@@ -246,23 +246,6 @@ impl Buffer {
         }
     }
 
-    /// Those behind `number` that were shown `key`, up to the first that makes it whatever it was.
-    pub(super) fn readers_to_whole(&self, key: &Key, number: u64) -> Vec<u64> {
-        let whole = self.next_whole(key, number);
-        self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect()
-    }
-
-    /// The first behind `number` that makes the document of `key` whatever it was: what is shown behind that has
-    /// nothing to do with what was before.
-    fn next_whole(&self, key: &Key, number: u64) -> u64 {
-        let whole = |other: &&u64| {
-            let written = self.entries.get(*other).and_then(|entry| entry.written(key));
-            written.is_some_and(|write| stands_alone(&write.changes))
-        };
-        let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
-        queue.filter(|other| **other > number).find(whole).copied().unwrap_or(u64::MAX)
-    }
-
     pub(super) fn settle_seen(&mut self, reader: u64, key: &Key, mut settle: impl FnMut(&mut Seen, &mut Fingerprint)) {
         let Some(entry) = there(self.entries.get_mut(&reader)) else { return };
         let at = entry.shown_at.find(&entry.buffered.shown, key);
@@ -324,7 +307,8 @@ impl Buffer {
     fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) -> Settled {
         let mut settled = Vec::new();
         let queue = self.rows.get(key).map(|row| &row.queue);
-        let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
+        let next = queue.into_iter().flatten().find(|other| **other > number).copied();
+        let next = next.into_iter().chain(self.next_along(key, number)).min().unwrap_or(u64::MAX);
         // Those behind the next are settled by what becomes of that one.
         let last = if clean && told.is_some() { next } else { self.next_whole(key, number) };
         let readers: Vec<u64> = self.tied.readers(key, number).copied().take_while(|reader| *reader <= last).collect();

@@ -35,7 +35,8 @@ impl MovedRow<'_> {
 
 impl Fronted {
     /// What changes of `others`, which share its row, have done to the row of `document`. A list of a row that is made
-    /// stays as it is: empty. Nothing is said of what has not been read, because nothing is told of it.
+    /// is empty if the store does not fill it. Nothing is said of what has not been read, because nothing is told of
+    /// it.
     pub(super) fn moved_row<'a>(
         &self,
         document: &Document,
@@ -43,11 +44,18 @@ impl Fronted {
     ) -> Option<MovedRow<'a>> {
         let there = document.base.as_ref()?.value.is_some();
         let is_row = |key: &Key| matches!(self.0.form(key), Form::Row(_));
-        let may_miss_row = !there && is_row(&document.key);
+        let fills = |key: &Key| match self.0.form(key) {
+            Form::Document => false,
+            Form::Row(_) => true,
+            Form::List { filled } => filled && !mutation::on(Fault::DefaultsGuessed),
+        };
+        let may_miss_row = !there && fills(&document.key);
         let moved = |other: &'a Document| {
             let row = is_row(&other.key);
             let deleted = row && other.changes.contains(&Change::Delete);
-            let made = may_miss_row && if row { other.current.is_some() } else { forms::makes_row(&other.changes) };
+            let was_there = other.base.as_ref().is_some_and(|base| base.value.is_some());
+            let makes = if row { other.current.is_some() && !was_there } else { forms::makes_row(&other.changes) };
+            let made = may_miss_row && makes;
             let moved = deleted || made;
             moved.then_some(MovedRow { by: &other.key, gone: deleted && other.current.is_none() })
         };
@@ -76,7 +84,7 @@ impl Fronted {
         match self.0.form(key) {
             Form::Row(_) => self.0.beside(key),
             // Of a list the column is emptied.
-            Form::Document | Form::List => Vec::new(),
+            Form::Document | Form::List { .. } => Vec::new(),
         }
     }
 
@@ -96,7 +104,7 @@ impl Fronted {
 
     /// What is written in place of `changes` and the deletion behind them, if that is more than the deletion.
     pub(super) fn emptied(&self, key: &Key, changes: &[Change]) -> Option<Vec<Change>> {
-        if self.0.form(key) == Form::List { forms::emptied(changes) } else { None }
+        if self.0.form(key).is_list() { forms::emptied(changes) } else { None }
     }
 
     /// What comes of it that `key` is deleted.

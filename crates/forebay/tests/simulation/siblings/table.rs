@@ -8,7 +8,7 @@ use forebay::change::{Change, apply_all};
 use forebay::store::forms::{OnDelete, RowForm};
 use forebay::store::memory::Memory;
 use forebay::store::{Caps, Commit, CommitOutcome, Form, Outside, ReadError, Store, Write, forms};
-use forebay::{Blob, Key, Read, TxnId, Value};
+use forebay::{Blob, Data, Key, Read, TxnId, Value};
 use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
@@ -39,9 +39,14 @@ pub(super) fn blob(text: &str) -> Blob {
     Blob::from(text.as_bytes())
 }
 
+/// Whether the list of a new row has an element, if none is given.
+fn is_filled(row: usize) -> bool {
+    row % 2 == 1
+}
+
 fn form((row, document): Place) -> Form {
     match document {
-        LIST => Form::List,
+        LIST => Form::List { filled: is_filled(row) },
         _ => {
             let key = [(blob("id"), blob(&row.to_string()))].into_iter().collect();
             Form::Row(RowForm { key, on_delete: OnDelete::Row, ..RowForm::default() })
@@ -52,22 +57,33 @@ fn form((row, document): Place) -> Form {
 /// One row, or none; a list without elements is no document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
+    filled: bool,
     pub(super) there: bool,
     columns: BTreeMap<(usize, Blob), Blob>,
     list: Option<Value>,
 }
 
 impl Row {
+    /// The row of this number, which is not there.
+    pub(super) fn new(row: usize) -> Row {
+        Row { filled: is_filled(row), ..Row::default() }
+    }
+
     pub(super) fn apply(&mut self, document: usize, changes: &[Change]) {
         for change in changes {
             let makes = !matches!(change, Change::Delete | Change::UnsetField(_) | Change::Pop(_));
-            self.there |= makes && !matches!(change, Change::RemoveEqual { .. });
+            let is_new = !self.there && makes && !matches!(change, Change::RemoveEqual { .. });
+            self.there |= is_new;
+            if is_new && self.filled && document != LIST {
+                let list = Data::List([blob("0")].into_iter().collect());
+                self.list = Some(Value { data: list, expires_at_ms: None });
+            }
             match change {
                 _ if document == LIST => {
                     let applied = apply_all(&mut self.list, std::slice::from_ref(change));
                     applied.unwrap_or_else(|error| broken("values", error.to_string()));
                 }
-                Change::Delete => *self = Row::default(),
+                Change::Delete => *self = Row { filled: self.filled, ..Row::default() },
                 Change::SetField(field, _) if **field == *b"id" => {}
                 Change::SetField(field, value) => drop(self.columns.insert((document, field.clone()), value.clone())),
                 Change::UnsetField(field) => drop(self.columns.remove(&(document, field.clone()))),
@@ -105,7 +121,7 @@ pub(super) struct Table {
 
 impl Default for Table {
     fn default() -> Table {
-        let rows = Mutex::new((vec![Row::default(); ROWS], BTreeSet::new()));
+        let rows = Mutex::new(((0..ROWS).map(Row::new).collect(), BTreeSet::new()));
         Table { memory: Memory::new(), rows, watched: AsyncMutex::new(false) }
     }
 }
