@@ -33,14 +33,17 @@ fn all_that_is_in_the_way_is_said_at_once() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let away = ["--store", "postgres://app@127.0.0.1:1/shop", "--store-timeout-ms", "100", "--journal", "no/journal"];
+    let files = ["--warm-file", "lost/warm", "--trace-dir", "traces"];
     let wrong = ["--memory", "200TiB", "--password-file", "none", "--listen", &address, "--http", "off"];
-    let (said, code) = seen(folder.path(), &[&wrong[..], &away].concat());
+    let (said, code) = seen(folder.path(), &[&wrong[..], &away, &files].concat());
     assert_eq!(code, Some(1), "{said}");
     let problems = Vec::from_iter(said.lines().filter(|line| line.starts_with("problem")));
-    for part in ["--password-file", "give less --memory", "where the journal is to lie; make it", "127.0.0.1:1"] {
+    let missing = ["where the journal is to lie; make it", "where the warm file is to lie; make it"];
+    for part in ["--password-file", "give less --memory", missing[0], missing[1], "127.0.0.1:1"] {
         assert_eq!(problems.iter().filter(|line| line.contains(part)).count(), 1, "{part}: {said}");
     }
     assert!(said.lines().any(|line| line.starts_with("warning") && line.contains(&address)), "{said}");
+    assert!(said.contains("where the folder of traces lies"), "{said}");
     // Two of its addresses are one, and the file is no store.
     fs::write(folder.path().join("file"), "text").expect("written");
     let one = ["--listen", "127.0.0.1:1", "--http", "127.0.0.1:1", "--store", "embedded:file"];

@@ -61,6 +61,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     memory(&settings, Path::new("/"), &mut report);
     open_files(&settings, &mut report);
     addresses(&settings, &mut report);
+    if let Some(path) = &settings.warm_file {
+        disk(&parent(path), FREE_BYTES_LOW, "the warm file", &mut report);
+    }
+    if let Some(folder) = &settings.trace_dir {
+        // The start makes what is not there of it.
+        let there = folder.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("."));
+        disk(there, FREE_BYTES_LOW, "the folder of traces", &mut report);
+    }
     match &settings.store {
         StoreChoice::Memory => report.warning("--store memory: all documents are lost when the server ends"),
         StoreChoice::Embedded(path) => file(path, &mut report),

@@ -60,6 +60,18 @@ pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
     looked.map_err(|error| failed(address, &error))
 }
 
+/// Why the database takes no writes, if so.
+async fn read_only(client: &Client) -> Result<Option<String>, Error> {
+    const READ_ONLY: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')::boolean";
+    let row = client.query_one(READ_ONLY, &[]).await?;
+    let why = match (row.get(0), row.get(1)) {
+        (true, _) => "the database is a standby, which takes no writes; name the primary in --store",
+        (false, true) => "default_transaction_read_only is on, so no commit is taken; set it to off for this role",
+        (false, false) => return Ok(None),
+    };
+    Ok(Some(why.into()))
+}
+
 async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> Result<Checked, Error> {
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
     let mut warnings = shared::meeting(&options.mappings);
@@ -71,6 +83,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
             problems.push(format!("{setting} is {value}: a crash may lose acknowledged commits; set it to on"));
         }
     }
+    problems.extend(read_only(client).await?);
     warnings.extend(open::too_few_connections(client, (options.readers, options.writers)).await?);
     let row = client.query_one(super::sql::THERE, &[]).await?;
     let (there, usable): (bool, bool) = (row.get(0), row.get(1));

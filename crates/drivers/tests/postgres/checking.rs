@@ -27,6 +27,15 @@ fn what_is_doubtful_is_a_warning() {
         let options = PostgresOptions { mappings, address, ..world.options.clone() };
         world.runtime.block_on(setup::check(&options)).expect("it can be looked at")
     };
+    world
+        .server
+        .sql(&world.database, "CREATE ROLE quiet LOGIN; ALTER ROLE quiet SET default_transaction_read_only = on");
+    let quiet = checked(&[], "quiet").problems;
+    assert_eq!(
+        quiet.iter().filter(|line| line.contains("default_transaction_read_only is on")).count(),
+        1,
+        "{quiet:?}"
+    );
     let (users, members) = ("t:{id} -> users(id)", "t:{org}:{id} -> members(org, id)");
     let well = checked(&[users, "m:{org}:{id} -> members(org, id)"], "app");
     assert_eq!(well.warnings, Vec::<String>::new());
