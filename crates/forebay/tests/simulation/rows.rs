@@ -133,12 +133,17 @@ impl Store for Table {
 }
 
 pub fn gate(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Gate {
+    gate_on(&Lossy::new(), runtime, store, random)
+}
+
+/// Likewise with what `disk` has of the lives before.
+pub fn gate_on(disk: &Lossy, runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Gate {
     let options = JournalOptions {
         durability: Durability::Always,
         bytes_max: 1 << 20,
         description: Description { mapping: String::new(), catalogue: String::new() },
     };
-    let opened = Journal::open(runtime.clone(), Lossy::new().handle(), options);
+    let opened = Journal::open(runtime.clone(), disk.handle(), options);
     let (journal, found) = opened.unwrap_or_else(|error| broken("the journal opens", error.to_string()));
     let settings = GateSettings {
         breaker: BreakerSettings {

@@ -13,6 +13,7 @@ use forebay::cache::Context;
 use forebay::change::{Change, End};
 use forebay::key::KeyRef;
 use forebay::mutation::{self, Fault};
+use forebay::outage::lossy::Lossy;
 use forebay::outage::{Gate, LaneRule};
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
 use forebay::store::{Resolved, Store};
@@ -23,7 +24,7 @@ use self::table::{DOCUMENTS, LIST, Place, ROWS, Row, Table, blob, key, place};
 use crate::book::{broken, expect};
 use crate::client::lock;
 use crate::gate::finds;
-use crate::rows::{SEEDS_PER_REPEATED, SEEDS_PER_RUN, away, drained, gate};
+use crate::rows::{SEEDS_PER_REPEATED, SEEDS_PER_RUN, away, drained, gate_on};
 use crate::seeds::{caught, seeds};
 use crate::world::engine;
 
@@ -120,6 +121,17 @@ impl Client {
         match self.engine.execute(&plan, Context::default(), &mut Ahead::default(), look).await {
             Ok(_) => self.counted.shown += 1,
             Err(error) => self.refused(&error),
+        }
+    }
+
+    /// The table, and all that is shown of it, is what commands have made of the rows.
+    async fn compare(&mut self, table: &Table) {
+        let rows = self.rows.clone();
+        for (row, left) in rows.iter().enumerate() {
+            let (left, stored) = (left.lock().await.clone(), table.row(row));
+            expect(stored == left, "a row is what its commands make of it", || format!("{stored:?}, not {left:?}"));
+            let places: Vec<Place> = (0..DOCUMENTS.len()).map(|document| (row, document)).collect();
+            self.look(&places, &BTreeMap::from([(row, left)])).await;
         }
     }
 
@@ -267,22 +279,54 @@ fn is_as(documents: &Documents, key: &Key, rows: &BTreeMap<usize, Row>) {
 
 /// What was counted of a run, and the hash of its events.
 fn run(seed: u64) -> (Counted, u64) {
-    let (simulation, mut random) = (Simulation::new(seed), SplitMix::new(seed ^ 0x51b1));
-    let (runtime, table) = (simulation.runtime(), Arc::new(Table::default()));
-    let gate = gate(&runtime, away(&runtime, table.clone(), &mut random), &mut random);
-    let engine = engine(&runtime, Arc::new(gate.clone()), &mut random, Arc::default());
-    engine.start_watching();
-    let (behind, counted) = ((engine.clone(), gate.clone()), Arc::new(Mutex::new(Counted::default())));
-    let sum = counted.clone();
+    run_lives(seed, 1)
+}
+
+/// Likewise of one whose process is killed twice, when all that was asked of it is answered.
+fn run_killed(seed: u64) -> (Counted, u64) {
+    run_lives(seed, 3)
+}
+
+fn run_lives(seed: u64, lives: u64) -> (Counted, u64) {
+    let (mut random, table, journal) = (SplitMix::new(seed ^ 0x51b1), Arc::new(Table::default()), Lossy::new());
+    let rows: Arc<Vec<AsyncMutex<Row>>> = Arc::new((0..ROWS).map(|row| AsyncMutex::new(Row::new(row))).collect());
+    let (mut all, mut log) = (Counted::default(), 0);
+    for life in 0..lives {
+        let simulation = Simulation::new(seed ^ life << 32);
+        let runtime = simulation.runtime();
+        let gate = gate_on(&journal, &runtime, away(&runtime, table.clone(), &mut random), &mut random);
+        let engine = engine(&runtime, Arc::new(gate.clone()), &mut random, Arc::default());
+        engine.start_watching();
+        let last = life + 1 == lives;
+        let counted = live(&simulation, (&engine, &gate), &rows, &mut random, last.then(|| table.clone()));
+        all.add(counted);
+        log = simulation.log_hash().rotate_left(life as u32) ^ log;
+        drop((engine, gate, simulation));
+        journal.crash(|_| None);
+        table.open_again();
+    }
+    (all, log)
+}
+
+/// Clients at work, until all of them have ended; until all is in the table `behind` them, if that is given.
+fn live(
+    simulation: &Simulation,
+    (engine, gate): (&Engine, &Gate),
+    rows: &Arc<Vec<AsyncMutex<Row>>>,
+    random: &mut SplitMix,
+    behind: Option<Arc<Table>>,
+) -> Counted {
+    let client = |random: SplitMix| {
+        let (rows, counted) = (rows.clone(), Counted::default());
+        Client { engine: engine.clone(), gate: gate.clone(), random, rows, counted }
+    };
+    let clients: Vec<Client> = (0..CLIENTS).map(|_| client(SplitMix::new(random.draw()))).collect();
+    let mut last = client(random.clone());
+    let counted = Arc::new(Mutex::new(Counted::default()));
+    let (sum, runtime) = (counted.clone(), simulation.runtime());
     let ended = simulation.run(async move {
-        let rows: Arc<Vec<AsyncMutex<Row>>> = Arc::new((0..ROWS).map(|row| AsyncMutex::new(Row::new(row))).collect());
-        let client = |random: SplitMix| {
-            let (rows, counted) = (rows.clone(), Counted::default());
-            Client { engine: engine.clone(), gate: gate.clone(), random, rows, counted }
-        };
-        let started = (0..CLIENTS).map(|_| {
+        let started = clients.into_iter().map(|client| {
             let (sender, ends) = futures_channel::oneshot::channel();
-            let client = client(SplitMix::new(random.draw()));
             runtime.spawn(async move {
                 let _ = sender.send(client.run().await);
             });
@@ -292,35 +336,29 @@ fn run(seed: u64) -> (Counted, u64) {
         for ends in started.collect::<Vec<_>>() {
             all.add(ends.await.unwrap_or_else(|_| broken("progress", "a client ended in the middle")));
         }
-        drained(&runtime, &gate).await;
-        let mut last = client(random.clone());
-        for row in 0..ROWS {
-            let left = rows[row].lock().await.clone();
-            let stored = table.row(row);
-            expect(stored == left, "a row is what its commands make of it", || format!("{stored:?}, not {left:?}"));
-            let places: Vec<Place> = (0..DOCUMENTS.len()).map(|document| (row, document)).collect();
-            last.look(&places, &BTreeMap::from([(row, left)])).await;
+        if let Some(table) = behind {
+            drained(&runtime, &last.gate).await;
+            last.compare(&table).await;
         }
         all.add(last.counted);
         *sum.lock().unwrap_or_else(PoisonError::into_inner) = all;
     });
     expect(ended == Ended::Done, "progress", || format!("{ended:?}"));
-    let (engine, gate) = behind;
     engine.validate();
     gate.validate();
     let mut counted = *counted.lock().unwrap_or_else(PoisonError::into_inner);
     let counts = gate.state().counts;
     (counted.buffered, counted.merged) = (counts.buffered, counts.merged);
-    (counted, simulation.log_hash())
+    counted
 }
 
-#[test]
-fn documents_that_share_rows() {
+/// Runs seeds, some of them twice.
+fn run_seeds(test: &str, run: impl Fn(u64) -> (Counted, u64)) {
     let (mut all, seeds) = (Counted::default(), seeds());
     let count = (seeds.end - seeds.start).div_ceil(SEEDS_PER_RUN);
     let seeds = seeds.start..seeds.start + count;
     for seed in seeds.clone() {
-        let repeat = format!("FOREBAY_SEED={seed} cargo test -p forebay --test simulation share_rows");
+        let repeat = format!("FOREBAY_SEED={seed} cargo test -p forebay --test simulation {test}");
         let ran = caught(|| run(seed)).unwrap_or_else(|(oracle, what)| panic!("{oracle}: {what}; repeat: {repeat}"));
         assert!(seed % SEEDS_PER_REPEATED > 0 || run(seed) == ran, "seed {seed} ran differently: {repeat}");
         all.add(ran.0);
@@ -328,6 +366,16 @@ fn documents_that_share_rows() {
     println!("{seeds:?}: {all:?}");
     let happened = [all.shown, all.refused, all.written, all.unseen, all.beside, all.buffered, all.merged];
     assert!(happened.iter().all(|count| *count > 0) && all.merged < all.buffered, "{all:?}");
+}
+
+#[test]
+fn documents_that_share_rows() {
+    run_seeds("documents_that_share_rows", run);
+}
+
+#[test]
+fn documents_that_share_rows_over_kills() {
+    run_seeds("documents_that_share_rows_over_kills", run_killed);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! more. It stands in for a driver, and refuses what a driver refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay::change::{Change, apply_all};
@@ -117,16 +118,22 @@ pub(super) struct Table {
     memory: Memory,
     rows: Mutex<(Vec<Row>, BTreeSet<TxnId>)>,
     watched: AsyncMutex<bool>,
+    incarnation: AtomicU64,
 }
 
 impl Default for Table {
     fn default() -> Table {
         let rows = Mutex::new(((0..ROWS).map(Row::new).collect(), BTreeSet::new()));
-        Table { memory: Memory::new(), rows, watched: AsyncMutex::new(false) }
+        Table { memory: Memory::new(), rows, watched: AsyncMutex::new(false), incarnation: AtomicU64::new(1) }
     }
 }
 
 impl Table {
+    /// It is opened once more.
+    pub(super) fn open_again(&self) {
+        self.incarnation.fetch_add(1, Ordering::SeqCst);
+    }
+
     pub(super) fn row(&self, row: usize) -> Row {
         self.rows().0[row].clone()
     }
@@ -179,7 +186,7 @@ impl Store for Table {
     }
 
     fn incarnation(&self) -> u64 {
-        1
+        self.incarnation.load(Ordering::SeqCst)
     }
 
     fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
