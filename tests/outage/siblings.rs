@@ -249,3 +249,31 @@ fn another_document_of_a_row_that_is_made_again_is_not_known() {
         assert!(told(line).starts_with("STOREDOWN"), "{line}: {}", told(line));
     }
 }
+
+/// A transaction that writes two documents of a row waits for an operator. What others write to the row is shown in
+/// both all the same.
+#[test]
+fn what_others_write_is_shown_beside_what_waits_for_an_operator() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()], ["LLEN".into(), "list:1".into()]]);
+    let mut told = |line: &str| said(&client.call(&line.split(' ').collect::<Vec<_>>()));
+    for line in ["WATCH list:1", "MULTI", "HSET left:1 a 9", "RPUSH list:1 mine", "EXEC"] {
+        told(line);
+    }
+    assert!(told("CACHE OUTCOME").starts_with("BUFFERED"));
+    server.sql(&database, "UPDATE pairs SET a = 4, b = 'o', xs = xs || '{other}' WHERE id = 1");
+    told("DEBUG STORE FAIL 0");
+    let began = Instant::now();
+    while figure(&mut Connection::new(forebay.address), "quarantined") == 0 {
+        assert!(began.elapsed() < PATIENCE, "it waits for an operator");
+    }
+    for _ in 0..3 {
+        assert_eq!(told("CACHE SYNC"), "OK");
+        assert_eq!(told("LRANGE list:1 0 -1"), "a other mine");
+        assert_eq!(told("HGET left:1 a"), "9");
+    }
+    assert!(told("CACHE QUARANTINE DROP 1 tested").starts_with("OK"), "{}", told("CACHE QUARANTINE LIST"));
+    assert_eq!([told("LRANGE list:1 0 -1"), told("HGET left:1 a"), told("HGET right:1 b")], ["a other", "4", "o"]);
+}

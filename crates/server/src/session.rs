@@ -86,6 +86,8 @@ pub struct Session {
     pub(crate) counted: Arc<Counted>,
     /// Bytes of a reply that had no room: its request is to be served again.
     unshown: usize,
+    /// The request before took long: others have their turn before the next.
+    took_long: bool,
     /// Bytes for which it has waited.
     granted: usize,
     /// The client as its transactions know it.
@@ -153,6 +155,7 @@ impl Session {
             replies,
             counted,
             unshown: 0,
+            took_long: false,
             granted: 0,
             caller: Arc::default(),
             hints: Hints::default(),

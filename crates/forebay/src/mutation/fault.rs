@@ -278,6 +278,8 @@ pub enum Fault {
     /// What a reader behind the deletion of a row was shown of another of its documents is compared with what that held
     /// before the deletion.
     TakenAlongOverlooked,
+    /// A version that was noted before a kill is believed, although another document of its row has moved it on since.
+    NotedVersionKept,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.
     UnsetTakenForGone,
     /// A list that was pushed to and is deleted, in one merge, is only deleted: the row that the push made is missing.

@@ -94,6 +94,7 @@ impl Session {
             return Hit::No;
         }
         self.hints.used();
+        self.took_long = large;
         match large {
             true => self.shared.clone().engine.runtime().aside(|| self.answer(&reply)),
             false => self.answer(&reply),

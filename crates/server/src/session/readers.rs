@@ -19,7 +19,7 @@ impl Session {
     /// Whether the request is to be served.
     #[inline]
     pub(super) async fn may_go_on(&mut self) -> bool {
-        if self.replies.is_turn() {
+        if std::mem::take(&mut self.took_long) || self.replies.is_turn() {
             self.give_turn().await;
         }
         if self.waits_for_reader() {

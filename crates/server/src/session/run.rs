@@ -39,7 +39,7 @@ impl Session {
         let (space, chance) = (self.space, self.chance_for(command));
         let context = self.context();
         let shared = self.shared.clone();
-        let (mut uncompared, mut denied) = (false, false);
+        let (mut uncompared, mut denied, mut large) = (false, false, false);
         let executed = loop {
             let identity = &self.identity;
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
@@ -49,7 +49,8 @@ impl Session {
                     return Err(Reply::error(RIGHT_TAKEN));
                 }
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
-                let aside = are_large(&plan.locks, documents).then(|| shared.engine.runtime());
+                large = are_large(&plan.locks, documents);
+                let aside = large.then(|| shared.engine.runtime());
                 let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
                 let answer;
                 (answer, uncompared) = call_body(body, call, aside);
@@ -60,6 +61,7 @@ impl Session {
                 executed => break executed,
             }
         };
+        self.took_long |= large;
         Ok(match executed {
             Ok(Executed::Done(reply, mut committing)) => {
                 self.turn = committing.take_turn();
@@ -137,6 +139,7 @@ impl Session {
         }
         documents.savepoint();
         let aside = are_large(locks, documents).then(|| self.shared.engine.runtime());
+        self.took_long |= aside.is_some();
         let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
         let (answer, uncompared) = call_body(body, call, aside);
         let answer = if unseen { tell_nothing(answer) } else { answer };

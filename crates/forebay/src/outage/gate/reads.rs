@@ -82,7 +82,8 @@ impl Gate {
         let mut state = self.inner.state();
         let found = fields.map(|field| state.buffer.field(key, field)).collect::<Option<Vec<_>>>()?;
         // What is not there may be in the row that another document of it makes again.
-        if found.iter().any(Option::is_none) && self.inner.made_beside(&state, key) {
+        let is_deletion = |other: &Key| state.buffer.is_deleted_along(key, other);
+        if found.iter().any(Option::is_none) && self.inner.made_beside_but(&state, key, is_deletion) {
             return None;
         }
         state.counts.reads_merged += 1;
@@ -139,7 +140,7 @@ impl Inner {
                 Merged::Known(Read { value: None, .. }) if self.made_beside(&state, key) => {
                     return Err(self.waits(&mut state, key, asker));
                 }
-                Merged::Known(_) if !state.buffer.is_stuck(key) && self.is_outdated(&state, key, moves) => {
+                Merged::Known(_) if !self.may_be_old(&state, key) && self.is_outdated(&state, key, moves) => {
                     return Err(self.waits(&mut state, key, asker));
                 }
                 Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
@@ -165,6 +166,16 @@ impl Inner {
         Ok(Partly { reads, wanted, away })
     }
 
+    /// Whether nothing that waits will move the place of `key` by way of another document. An operator may.
+    fn is_alone(&self, state: &State, key: &Key) -> bool {
+        !self.store.beside(key).iter().any(|other| state.buffer.is_moving(other))
+    }
+
+    /// Whether what is known of `key` is shown while it can't be learned afresh: an operator has to decide first.
+    fn may_be_old(&self, state: &State, key: &Key) -> bool {
+        state.buffer.is_stuck(key) && self.is_alone(state, key)
+    }
+
     /// Whether what is known of `key` may not be shown. Others may have changed it, and the store could say so but for
     /// changes that move. Or it was doubted, and the store was not asked since.
     fn is_outdated(&self, state: &State, key: &Key, moves: bool) -> bool {
@@ -174,9 +185,14 @@ impl Inner {
 
     /// Whether another document of the place of `key` may have made that, where what waits for `key` leaves nothing.
     pub(super) fn made_beside(&self, state: &State, key: &Key) -> bool {
+        self.made_beside_but(state, key, |_| false)
+    }
+
+    /// Likewise, `but_for` those of which the last that waits makes nothing.
+    fn made_beside_but(&self, state: &State, key: &Key, but_for: impl Fn(&Key) -> bool) -> bool {
         let beside = self.store.beside(key);
         let unset = || state.buffer.only_unsets(key) && !mutation::on(Fault::UnsetTakenForGone);
-        let later = || beside.iter().any(|other| state.buffer.is_written_after(other, key));
+        let later = || beside.iter().any(|other| state.buffer.is_written_after(other, key) && !but_for(other));
         !beside.is_empty() && !mutation::on(Fault::MadeBesideUnseen) && (unset() || later())
     }
 
@@ -212,8 +228,7 @@ impl Inner {
                 if state.buffer.is_empty() || state.reads.is_open() || state.forced(self.runtime.elapsed()) {
                     return Ok(false);
                 }
-                let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
-                let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
+                let alone = |key: &&Key| self.is_alone(&state, key);
                 let known = |key: &Key| match state.buffer.merged(key) {
                     Merged::Nothing => true,
                     Merged::Unknown => asker == Asker::Ourselves || state.buffer.awaits_fill(key),

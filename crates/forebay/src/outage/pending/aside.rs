@@ -226,6 +226,11 @@ impl Buffer {
         self.rows.get(key).is_some_and(|row| row.stuck > 0)
     }
 
+    /// Whether something that writes `key` will go to the store without an operator.
+    pub(in crate::outage) fn is_moving(&self, key: &Key) -> bool {
+        self.rows.get(key).is_some_and(|row| row.stuck < row.queue.len())
+    }
+
     /// Numbers and reasons of what is quarantined.
     pub fn quarantine_list(&self) -> Vec<(u64, String)> {
         let why = |(number, entry): (&u64, &Entry)| match &entry.stage {

@@ -390,8 +390,11 @@ impl Buffer {
     /// known before. What it writes is merged with that, so it is not checked again; true if nothing else stands in the
     /// way, false if it only read one of them, or if what it writes rests on what that held.
     pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
+        let noted = |key: &Key| matches!(self.seen_of(number, key), Some(Seen::Noted(_)));
+        let noted: Vec<bool> = keys.iter().map(noted).collect();
         let Some(entry) = there(self.entries.get_mut(&number)) else { return true };
-        let merged = keys.iter().all(|key| writes(entry, key) && !entry.rests_on(key));
+        let mut each = keys.iter().zip(&noted);
+        let merged = each.all(|(key, noted)| *noted || (writes(entry, key) && !entry.rests_on(key)));
         if merged {
             entry.buffered.checks.retain(|(key, _)| !keys.contains(key));
         }
@@ -408,9 +411,13 @@ impl Buffer {
 
     /// Whether it is known that the store has something else of `key` than transaction `number` was shown.
     fn is_overtaken(&self, number: u64, key: &Key) -> bool {
-        let Some(entry) = self.entries.get(&number) else { return false };
-        let at = entry.shown_at.find(&entry.buffered.shown, key);
-        at.and_then(|at| entry.seen.get(at)) == Some(&Seen::Overtaken)
+        self.seen_of(number, key) == Some(Seen::Overtaken)
+    }
+
+    /// What has become of what transaction `number` was shown of `key`, if it was.
+    fn seen_of(&self, number: u64, key: &Key) -> Option<Seen> {
+        let entry = self.entries.get(&number)?;
+        entry.seen.get(entry.shown_at.find(&entry.buffered.shown, key)?).copied()
     }
 
     /// Applies transaction `number` whatever its checks say.

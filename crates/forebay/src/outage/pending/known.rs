@@ -263,16 +263,19 @@ impl Buffer {
         }
     }
 
-    /// Whether something that writes `other` waits with or behind the last that writes `key`, or deletes it along with
-    /// its row. That deletion itself is none.
+    /// Whether something that writes `other` waits with or behind the last that writes `key`.
     pub fn is_written_after(&self, other: &Key, key: &Key) -> bool {
         let last = |key: &Key| self.rows.get(key).and_then(|row| row.queue.back()).copied();
-        let (own, along, other_last) = (last(key), self.tied.taking(key).last().copied(), last(other));
-        let deletes = |number: u64| {
-            let written = self.entries.get(&number).and_then(|entry| entry.written(other));
-            written.is_some_and(|written| written.changes.last() == Some(&Change::Delete))
-        };
-        other_last >= own.max(along) && !(along > own && other_last == along && along.is_some_and(deletes))
+        last(other).is_some_and(|other| Some(other) >= last(key))
+    }
+
+    /// Whether the last that writes `other` deletes it, and `key` along with its row.
+    pub fn is_deleted_along(&self, key: &Key, other: &Key) -> bool {
+        let last = self.rows.get(other).and_then(|row| row.queue.back());
+        let takes = |number: &&u64| self.tied.taking(key).any(|taking| taking == *number);
+        let entry = last.filter(takes).and_then(|number| self.entries.get(number));
+        let written = entry.and_then(|entry| entry.written(other));
+        written.is_some_and(|written| written.changes.last() == Some(&Change::Delete))
     }
 
     /// The hash of `key`, where it is known but for what the store fills by itself, which `field` is not.

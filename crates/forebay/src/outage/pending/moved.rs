@@ -65,7 +65,7 @@ impl Buffer {
         let readers: Vec<u64> = self.tied.readers(key, moved.number).copied().collect();
         for reader in readers {
             self.settle_seen(reader, key, |seen, _| {
-                if let Seen::Stored(version) = *seen {
+                if let Seen::Stored(version) | Seen::Noted(version) = *seen {
                     *seen = moved.on(version).map_or(Seen::Exact, Seen::Stored);
                 }
             });

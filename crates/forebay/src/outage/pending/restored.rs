@@ -82,7 +82,7 @@ impl Buffer {
             known.iter_mut().map(|(_, read)| &mut read.version).filter(|version| **version != left).for_each(anew);
             entry.buffered.checks.iter_mut().for_each(|(_, version)| anew(version));
             entry.seen.iter_mut().for_each(|seen| {
-                if let Seen::Stored(version) = seen {
+                if let Seen::Stored(version) | Seen::Noted(version) = seen {
                     anew(version);
                 }
             });

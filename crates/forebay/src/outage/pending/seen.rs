@@ -63,6 +63,8 @@ pub(super) enum Seen {
     Exact,
     /// The store has it, under this version.
     Stored(Version),
+    /// Likewise, as was noted before a kill. What shares its place may have moved it on since.
+    Noted(Version),
     /// The store has something else.
     Overtaken,
 }
@@ -317,7 +319,9 @@ impl Buffer {
             let sent = self.entries.get(&reader).is_some_and(|entry| entry.buffered.sent);
             self.settle_seen(reader, key, |seen, fingerprint| match told {
                 // Settled before a kill: a row that is not there has another version each time.
-                Some((version, now)) if matches!(seen, Seen::Stored(_)) && reader <= next && now == *fingerprint => {
+                Some((version, now))
+                    if matches!(seen, Seen::Stored(_) | Seen::Noted(_)) && reader <= next && now == *fingerprint =>
+                {
                     *seen = Seen::Stored(version);
                 }
                 _ if !matches!(seen, Seen::Image | Seen::Exact) => {}
@@ -349,7 +353,8 @@ impl Buffer {
         };
         let stored = |key: &Key| settled.iter().find(|(other, _)| other == key).map(|(_, version)| *version);
         let seen = |shown: &(Key, Fingerprint)| match stored(&shown.0) {
-            Some(version) => Seen::Stored(version),
+            Some(version) if mutation::on(Fault::NotedVersionKept) => Seen::Stored(version),
+            Some(version) => Seen::Noted(version),
             None if same(shown) => Seen::Image,
             None => Seen::Exact,
         };
@@ -362,7 +367,7 @@ impl Buffer {
         let shown = entry.buffered.shown.iter().zip(&entry.seen);
         let mut checks: Vec<(Key, Version)> = shown
             .filter_map(|((key, _), seen)| match seen {
-                Seen::Stored(version) => Some((key.clone(), *version)),
+                Seen::Stored(version) | Seen::Noted(version) => Some((key.clone(), *version)),
                 _ => None,
             })
             .collect();
@@ -407,7 +412,7 @@ impl Buffer {
         let mut shown = entry.buffered.shown.iter().zip(&entry.seen);
         shown.any(|((key, _), seen)| match seen {
             Seen::Image | Seen::Exact => before(key) || moves(key),
-            Seen::Stored(_) => moves(key),
+            Seen::Stored(_) | Seen::Noted(_) => moves(key),
             Seen::Overtaken => false,
         })
     }
@@ -458,15 +463,18 @@ impl Buffer {
     /// What transaction `number` was shown is compared again, but for what the store has under a known version.
     pub(super) fn see_anew(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number) {
-            let open = entry.seen.iter_mut().filter(|seen| !matches!(seen, Seen::Stored(_)));
+            let open = entry.seen.iter_mut().filter(|seen| !matches!(seen, Seen::Stored(_) | Seen::Noted(_)));
             open.for_each(|seen| *seen = Seen::Exact);
         }
     }
 
-    /// The store does not have what transaction `number` was shown of `keys` under the versions that it had.
+    /// The store does not have what transaction `number` was shown of `keys` under the versions that it had. What was
+    /// noted before a kill is compared first.
     pub(super) fn overtake(&mut self, number: u64, keys: &[Key]) {
         for key in keys {
-            self.settle_seen(number, key, |seen, _| *seen = Seen::Overtaken);
+            self.settle_seen(number, key, |seen, _| {
+                *seen = if matches!(seen, Seen::Noted(_)) { Seen::Exact } else { Seen::Overtaken };
+            });
         }
     }
 
