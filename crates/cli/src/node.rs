@@ -13,6 +13,7 @@ use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
 use forebay_server::graphs::ReadSql;
+use forebay_server::shadow::Shadows;
 use forebay_server::tls::{Tls, TlsFiles};
 use forebay_server::{Access, Http, Reserved, Server, ServerLimits, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -97,8 +98,10 @@ impl Node {
         };
         let (store, gate, (plain, http, tls)) = open_store(settings, &runtime, listen).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
+        let shadows = settings.shadow_options();
+        let shadow_bytes = shadows.as_ref().map_or(0, |shadows| shadows.bytes_max);
         let cache = CacheOptions {
-            budget_bytes: memory.saturating_sub(store.memory_bytes()),
+            budget_bytes: memory.saturating_sub(store.memory_bytes() + shadow_bytes),
             partitions: settings.partitions,
             policy: settings.policy.policy,
             policy_values: settings.policy.values.clone(),
@@ -128,6 +131,9 @@ impl Node {
         let shared = server.shared();
         if settings.measure_thr {
             shared.engine.cache().measure_transactions();
+        }
+        if let Some(shadows) = &shadows {
+            Shadows::start(&shared, shadows);
         }
         if let Some(path) = &settings.graphs {
             let registered = shared.read_graphs(path, SQL).map_err(CommandError::Usage)?;

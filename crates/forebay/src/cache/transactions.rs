@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use super::partition::Partition;
 use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced};
 use crate::error::there;
-use crate::hint::HintSet;
+use crate::hint::{HintMeaning, HintSet};
 use crate::key::KeyRef;
 use crate::policy::{Access, Graph, Meter, Slot};
 use crate::read::Read;
@@ -103,8 +103,12 @@ impl Cache {
         self.inner.following.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell_hints(&self, set: HintSet) {
-        self.watchers().iter().for_each(|watcher| watcher.hints_defined(set));
+    pub(super) fn tell_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        self.watchers().iter().for_each(|watcher| watcher.hints_defined(set, meaning));
+    }
+
+    pub(super) fn tell_cleared(&self, begins_again: bool) {
+        self.watchers().iter().for_each(|watcher| watcher.cleared(begins_again));
     }
 
     /// A transaction has ended: of all that it asked for and wrote the cache has heard. A rerun keeps its number, and
@@ -144,6 +148,7 @@ impl Cache {
         if let Some(meter) = self.meter() {
             meter.register_graph(txn_type, graph);
         }
+        self.watchers().iter().for_each(|watcher| watcher.graph_registered(txn_type, graph));
     }
 
     /// Bytes that the policy takes, for entries and beyond.
@@ -154,8 +159,24 @@ impl Cache {
     /// A read was answered that no fill stands for: beside a commit on its way, or by another's fetch.
     pub(crate) fn read_beside(&self, key: KeyRef<'_>, read: &Read, context: &Context) {
         if self.follows_transactions() {
-            self.inner.partition(key).tell(key, read, AccessKind::Read, false, context);
+            let access = Told { kind: AccessKind::Read, beside: true };
+            self.inner.partition(key).tell(key, read, access, context);
         }
+    }
+}
+
+/// What was done in an access that is no hit.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    pub kind: AccessKind,
+    /// The policy does not hear of it.
+    pub beside: bool,
+}
+
+impl Told {
+    /// Of an access that comes to the policy.
+    pub fn of(kind: AccessKind) -> Told {
+        Told { kind, beside: false }
     }
 }
 
@@ -176,16 +197,17 @@ impl Partition {
         self.order.ended(txn, committed);
     }
 
-    /// Tells of an access to a document in the state `read`.
-    pub(super) fn tell(&self, key: KeyRef<'_>, read: &Read, kind: AccessKind, hit: bool, context: &Context) {
+    /// Tells of an access that is no hit, to a document in the state `read`.
+    pub(super) fn tell(&self, key: KeyRef<'_>, read: &Read, access: Told, context: &Context) {
         if self.watchers.is_empty() {
             return;
         }
         let charged = ENTRY_OVERHEAD_BYTES + Record::heap_bytes(key.name.len(), read);
         self.tell_all(&Accessed {
             key,
-            kind: Some(kind),
-            hit,
+            kind: Some(access.kind),
+            hit: false,
+            beside: access.beside,
             size: size(key, read),
             charged: Some(charged.min(u32::MAX as usize) as u32),
             value: read.value.as_ref(),
@@ -203,6 +225,7 @@ impl Partition {
             key,
             kind: Some(AccessKind::Read),
             hit: true,
+            beside: false,
             size: size(key, &read),
             charged: Some(charged.min(u32::MAX as usize) as u32),
             value: read.value.as_ref(),
@@ -215,7 +238,8 @@ impl Partition {
         if !self.watchers.is_empty() {
             let (kind, none) = (written.map(|_| AccessKind::Write), Context::default());
             let context = written.unwrap_or(&none);
-            self.tell_all(&Accessed { key, kind, hit: false, size: None, charged: None, value: None, context });
+            let (hit, beside, size, charged, value) = (false, false, None, None, None);
+            self.tell_all(&Accessed { key, kind, hit, beside, size, charged, value, context });
         }
     }
 

@@ -1,0 +1,288 @@
+//! The shadows at work: each access goes to all of them, and one judge counts what each would have saved.
+
+use std::time::Duration;
+
+use forebay::Shadow;
+use forebay::cache::{Cache, LENT_UNNOTICED_BYTES};
+use forebay::policy::{Access, Choice, JUDGED_MAX, Judge, Metered};
+
+use super::ShadowOptions;
+use super::feed::{Batch, Ends, Heard, Tear, What, Word};
+
+/// Multiples of the server's memory at which each policy runs, in quarters of it.
+const QUARTERS: [u32; 4] = [4, 2, 8, 16];
+
+/// Most policies: each has a cache at each size, and one place is the live cache's.
+pub const SHADOW_POLICIES_MAX: usize = (JUDGED_MAX - 1) / QUARTERS.len();
+
+/// A cache keeps one so-manyth of its budget whatever it lends.
+const KEPT_SHARE: usize = 4;
+
+/// One shadow, and what it stands for.
+struct Cached {
+    policy: String,
+    quarters: u32,
+    budget_bytes: usize,
+    /// `None`: it had to go, since all together were too large.
+    shadow: Option<Shadow>,
+}
+
+/// What was counted beside what the judge counts.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Accesses and ends that were told, and those that were left out.
+    heard: u64,
+    missed: u64,
+    /// Times that a shadow had to be emptied because it was not known which keys had left.
+    emptied: u64,
+    /// Reads of the store that requests waited for, and how long they did.
+    fetches: u64,
+    fetched_us: u64,
+}
+
+/// What a shadow, or the live cache, has saved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Row {
+    pub policy: String,
+    /// The `--memory` that it stands for, in bytes.
+    pub memory: u64,
+    pub metered: Metered,
+    /// Bytes that its entries take of its budget.
+    pub used_bytes: u64,
+    pub budget_bytes: u64,
+    /// It had to go.
+    pub left_out: bool,
+}
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// The cache that clients have.
+    pub(super) live: Row,
+    /// The shadows, first the one of the live cache.
+    pub(super) rows: Vec<Row>,
+    pub(super) heard: u64,
+    pub(super) missed: u64,
+    pub(super) emptied: u64,
+    /// How long a read of the store takes, in microseconds; none if there was none.
+    pub(super) fetch_us: Option<f64>,
+    /// Since it is counted.
+    pub(super) elapsed: Duration,
+    /// What all shadows take, and may take, in bytes.
+    pub(super) bytes: u64,
+    pub(super) bytes_max: u64,
+}
+
+/// See the module.
+pub(super) struct Judged {
+    caches: Vec<Cached>,
+    /// The live cache is the first that it judges.
+    judge: Judge,
+    memory: u64,
+    bytes_max: usize,
+    live: (String, u64),
+    /// Of transactions up to this number something may be missing.
+    torn_up_to: u64,
+    counts: Counts,
+    /// Of the read of the store that was counted last: its transaction and level.
+    fetched: (u64, u16),
+    since: Duration,
+}
+
+impl Judged {
+    /// Shadows of `cache`, all empty. The first is that of what the server runs.
+    pub fn new(options: &ShadowOptions, cache: &Cache, now: Duration) -> Judged {
+        let budget = cache.stats().budget_bytes;
+        let present = options.present.to_string();
+        let others = options.policies.iter().filter(|choice| choice.to_string() != present);
+        let policies: Vec<&Choice> = std::iter::once(&options.present).chain(others).collect();
+        let cached = |choice: &Choice, quarters: u32| {
+            let budget_bytes = usize::try_from(budget / 4 * u64::from(quarters)).unwrap_or(usize::MAX);
+            let shadow = Some(Shadow::new(choice, budget_bytes, cache.partitions()));
+            Cached { policy: choice.to_string(), quarters, budget_bytes, shadow }
+        };
+        // By size: those that are needed least are the last.
+        let pairs = QUARTERS.iter().flat_map(|quarters| policies.iter().map(move |choice| (*choice, *quarters)));
+        let named = |choice: &Choice| options.policies.iter().any(|named| named.to_string() == choice.to_string());
+        // Of a policy that is not among those that were named only the check is needed.
+        let wanted = pairs.filter(|(choice, quarters)| *quarters == QUARTERS[0] || named(choice));
+        let caches: Vec<Cached> = wanted.map(|(choice, quarters)| cached(choice, quarters)).collect();
+        Judged {
+            judge: Judge::new(caches.len() + 1),
+            caches,
+            memory: options.memory,
+            bytes_max: options.bytes_max,
+            live: (present, budget),
+            torn_up_to: 0,
+            counts: Counts::default(),
+            fetched: (0, 0),
+            since: now,
+        }
+    }
+
+    /// Hears what was told, in its order. `cache`: the live one; `now` on the runtime's clock.
+    pub fn hear(&mut self, batch: &mut Batch, cache: &Cache, now: Duration) {
+        self.follow_lent(cache.lent_bytes());
+        let mut words = batch.words.drain(..).peekable();
+        for (place, heard) in batch.heard.iter().enumerate() {
+            while let Some((_, word)) = words.next_if(|(at, _)| *at <= place) {
+                self.word(word, cache, now);
+            }
+            self.access(heard);
+        }
+        if let Some(tear) = batch.tear {
+            self.torn(tear);
+        }
+        self.keep_within();
+        for (_, word) in words {
+            self.word(word, cache, now);
+        }
+    }
+
+    fn shadows(&mut self) -> impl Iterator<Item = &mut Shadow> {
+        self.caches.iter_mut().filter_map(|cached| cached.shadow.as_mut())
+    }
+
+    fn access(&mut self, heard: &Heard) {
+        self.counts.heard += 1;
+        let mut access = heard.access();
+        match heard.what {
+            What::Hit | What::Miss | What::Beside => {
+                self.count_fetch(heard);
+                if heard.what == What::Hit {
+                    // What it would have cost is not known, only what others cost.
+                    access.cost_us = self.counts.fetched_us.checked_div(self.counts.fetches).unwrap_or(0) as u32;
+                }
+                let mut hits = u64::from(heard.what == What::Hit);
+                for (at, cached) in self.caches.iter_mut().enumerate() {
+                    let Some(shadow) = &mut cached.shadow else { continue };
+                    let hit = match heard.what {
+                        What::Beside => shadow.read_beside(&access),
+                        _ => shadow.read(&access),
+                    };
+                    hits |= u64::from(hit) << (at + 1);
+                }
+                self.judge.access(&self.judged(access), hits);
+            }
+            What::Write | What::Prefetch => {
+                self.shadows().for_each(|shadow| shadow.put(&access));
+                self.judge.access(&self.judged(access), 0);
+            }
+            What::WrittenAway => {
+                self.shadows().for_each(|shadow| shadow.remove(access.hash));
+                self.judge.access(&self.judged(access), 0);
+            }
+            What::Gone => self.shadows().for_each(|shadow| shadow.remove(access.hash)),
+            What::End => {}
+        }
+        if heard.ends != Ends::No {
+            let committed = heard.ends == Ends::Committed;
+            self.shadows().for_each(|shadow| shadow.ended(heard.txn, committed));
+            self.judge.ended(heard.txn, committed);
+        }
+    }
+
+    /// As it is judged: one of a transaction of which something is missing belongs to none.
+    fn judged(&self, access: Access) -> Access {
+        let txn = if access.txn > self.torn_up_to { access.txn } else { 0 };
+        Access { txn, ..access }
+    }
+
+    /// All that one level fetches is one round trip.
+    fn count_fetch(&mut self, heard: &Heard) {
+        let of = (heard.txn, heard.level);
+        if heard.what == What::Miss && heard.cost_us > 0 && (of != self.fetched || heard.txn == 0) {
+            self.counts.fetches += 1;
+            self.counts.fetched_us += u64::from(heard.cost_us);
+            self.fetched = of;
+        }
+    }
+
+    fn word(&mut self, word: Word, cache: &Cache, now: Duration) {
+        match word {
+            Word::Cleared { begins_again: true } => self.shadows().for_each(Shadow::reset),
+            Word::Cleared { begins_again: false } => self.shadows().for_each(Shadow::clear),
+            Word::HintsDefined(set, meaning) => {
+                self.shadows().for_each(|shadow| shadow.define_hints(set, &meaning));
+            }
+            Word::GraphRegistered(txn_type, graph) => {
+                self.shadows().for_each(|shadow| shadow.register_graph(txn_type, &graph));
+                self.judge.register_graph(txn_type, &graph);
+            }
+            Word::Asked { begins_again, answer } => {
+                // Whoever asked may have gone.
+                let _ = answer.send(self.figures(cache, now));
+                if begins_again {
+                    self.judge.reset();
+                    (self.counts, self.since) = (Counts::default(), now);
+                }
+            }
+        }
+    }
+
+    fn torn(&mut self, tear: Tear) {
+        self.counts.missed += tear.missed;
+        self.torn_up_to = tear.newest_txn;
+        self.judge.forget_open();
+        if tear.gone {
+            self.counts.emptied += 1;
+            self.shadows().for_each(Shadow::clear);
+        }
+    }
+
+    /// As the live cache does, shadows make way for what it lends.
+    fn follow_lent(&mut self, lent_bytes: usize) {
+        let lent = lent_bytes.saturating_sub(LENT_UNNOTICED_BYTES);
+        for cached in &mut self.caches {
+            let most = cached.budget_bytes - cached.budget_bytes / KEPT_SHARE;
+            if let Some(shadow) = &mut cached.shadow {
+                shadow.set_room(cached.budget_bytes - lent.min(most));
+            }
+        }
+    }
+
+    /// While all together take too much, the one goes that takes most; the first, against which the others are checked,
+    /// goes last.
+    fn keep_within(&mut self) {
+        let bytes = |cached: &Cached| cached.shadow.as_ref().map_or(0, Shadow::bytes);
+        while self.caches.iter().map(bytes).sum::<usize>() > self.bytes_max {
+            let largest = (1..self.caches.len()).max_by_key(|&at| bytes(&self.caches[at]));
+            let goes = largest.filter(|&at| self.caches[at].shadow.is_some()).unwrap_or(0);
+            self.caches[goes].shadow = None;
+        }
+    }
+
+    fn figures(&self, cache: &Cache, now: Duration) -> Figures {
+        let stats = cache.stats();
+        let (policy, budget_bytes) = self.live.clone();
+        let live = Row {
+            policy,
+            memory: self.memory,
+            metered: self.judge.metered(0),
+            used_bytes: stats.used_bytes,
+            budget_bytes,
+            left_out: false,
+        };
+        let row = |(at, cached): (usize, &Cached)| Row {
+            policy: cached.policy.clone(),
+            memory: self.memory / 4 * u64::from(cached.quarters),
+            metered: self.judge.metered(at + 1),
+            used_bytes: cached.shadow.as_ref().map_or(0, |shadow| shadow.used_bytes() as u64),
+            budget_bytes: cached.budget_bytes as u64,
+            left_out: cached.shadow.is_none(),
+        };
+        let Counts { heard, missed, emptied, fetches, fetched_us } = self.counts;
+        let bytes: usize = self.caches.iter().filter_map(|cached| cached.shadow.as_ref()).map(Shadow::bytes).sum();
+        Figures {
+            live,
+            rows: self.caches.iter().enumerate().map(row).collect(),
+            heard,
+            missed,
+            emptied,
+            fetch_us: (fetches > 0).then(|| fetched_us as f64 / fetches as f64),
+            elapsed: now.saturating_sub(self.since),
+            bytes: bytes as u64,
+            bytes_max: self.bytes_max as u64,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Shadows: caches without values that hear what the live cache hears, of other policies and sizes. CACHE ADVISE says
+//! what they would have saved.
+//!
+//! ```text
+//! cache -> feed.rs, under a partition's lock: a bounded queue -> judged.rs, on a thread that no client waits for
+//! CACHE ADVISE -> a word in the same queue -> Figures, as of all that was told before -> advice.rs: lines
+//! ```
+//!
+//! Nothing is sampled. A sample of keys has no whole transactions. A sample of transactions has the popular keys of all
+//! and the seldom ones of some, so no size stands for the size of the whole. What shadows take is bounded otherwise:
+//! while it is too much, the largest one goes, and is said to have gone.
+
+mod advice;
+mod feed;
+mod judged;
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use forebay::cache::{Cache, Watcher};
+use forebay::policy::Choice;
+use forebay::runtime::Runtime;
+use futures_channel::oneshot;
+
+use crate::state::Shared;
+pub use advice::advice;
+pub use feed::SHADOW_QUEUE_MAX;
+use feed::{Batch, Feed, Word};
+use judged::Judged;
+pub use judged::{Figures, SHADOW_POLICIES_MAX};
+
+/// How often what was told is taken out.
+const DRAIN_PAUSE: Duration = Duration::from_millis(20);
+
+/// One so-manyth of what shadows may take is the queue's, if that is less than [`SHADOW_QUEUE_MAX`] accesses take.
+const QUEUE_SHARE: usize = 4;
+
+/// The queue holds so many accesses in any case.
+const QUEUE_MIN: usize = 4_096;
+
+/// What shadows are made with.
+#[derive(Clone, Debug)]
+pub struct ShadowOptions {
+    /// The policies to compare, at most [`SHADOW_POLICIES_MAX`].
+    pub policies: Vec<Choice>,
+    /// What the server runs.
+    pub present: Choice,
+    /// The server's `--memory`, in bytes: sizes are told as multiples of it.
+    pub memory: u64,
+    /// What shadows and their queue may take, in bytes.
+    pub bytes_max: usize,
+}
+
+/// The shadows of a server; none as long as they were not started.
+#[derive(Default)]
+pub struct Shadows {
+    feed: OnceLock<Arc<Feed>>,
+}
+
+impl Shadows {
+    /// Has shadows follow the cache of `shared` from now on. To be called once, before clients are served: labels and
+    /// graphs that the cache knows by then are not known to them.
+    pub fn start(shared: &Arc<Shared>, options: &ShadowOptions) {
+        let queue_max = options.bytes_max / QUEUE_SHARE / 2 / size_of::<feed::Heard>();
+        let feed = Arc::new(Feed::new(queue_max.clamp(QUEUE_MIN, SHADOW_QUEUE_MAX)));
+        if shared.shadows.feed.set(feed.clone()).is_err() {
+            return;
+        }
+        let (cache, runtime) = (shared.engine.cache().clone(), shared.engine.runtime().clone());
+        let bytes_max = options.bytes_max.saturating_sub(feed.bytes_max());
+        let judged = Judged::new(&ShadowOptions { bytes_max, ..options.clone() }, &cache, runtime.elapsed());
+        let watcher: Arc<dyn Watcher> = feed.clone();
+        cache.watch(watcher.clone());
+        let task = Task { shared: Arc::downgrade(shared), feed, watcher, cache, runtime: runtime.clone() };
+        runtime.spawn(task.run(judged));
+    }
+
+    /// What they know of all that was told so far; `None`: there are none. With `begins_again` it is counted from zero
+    /// from here on.
+    pub async fn figures(&self, begins_again: bool) -> Option<Figures> {
+        let (answer, asked) = oneshot::channel();
+        self.feed.get()?.say(Word::Asked { begins_again, answer });
+        asked.await.ok()
+    }
+}
+
+/// Has the shadows hear.
+struct Task {
+    shared: Weak<Shared>,
+    feed: Arc<Feed>,
+    watcher: Arc<dyn Watcher>,
+    cache: Cache,
+    runtime: Runtime,
+}
+
+impl Task {
+    /// As long as the server is there.
+    async fn run(self, mut judged: Judged) {
+        let mut batch = Batch::default();
+        // At its end, or should it panic, those who ask hear that there are no shadows.
+        while self.shared.strong_count() > 0 {
+            self.runtime.sleep(DRAIN_PAUSE).await;
+            batch = self.feed.take(batch);
+            if batch.is_empty() {
+                continue;
+            }
+            let (cache, now) = (self.cache.clone(), self.runtime.elapsed());
+            let heard = self.runtime.blocking(move || {
+                judged.hear(&mut batch, &cache, now);
+                (judged, batch)
+            });
+            (judged, batch) = heard.await;
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.cache.unwatch(&self.watcher);
+        self.feed.close();
+    }
+}
