@@ -46,7 +46,7 @@ impl Watcher for Following {
         match (accessed.kind, accessed.charged) {
             (Some(AccessKind::Read), _) => {
                 hits[0] += u64::from(accessed.hit);
-                hits[1] += u64::from(shadow.read(&access));
+                hits[1] += u64::from(shadow.read(&access, !accessed.hit));
             }
             (Some(_), Some(_)) => shadow.put(&access),
             _ if self.deaf => {}
@@ -178,7 +178,7 @@ fn a_shadow_is_small() {
         let choice = choose(policy.name).expect("in the table");
         let mut shadow = Shadow::new(&choice, 16 << 20, 16);
         for number in 0..40_000 {
-            shadow.read(&Access::read(key(number).borrow().hash64(), 1 << 10));
+            shadow.read(&Access::read(key(number).borrow().hash64(), 1 << 10), true);
         }
         shadow.validate();
         assert!(shadow.len() > 10_000, "{}", policy.name);

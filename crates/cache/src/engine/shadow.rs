@@ -61,7 +61,7 @@ struct Entry {
     charged: u32,
     marks: u8,
     there: bool,
-    /// It came in by a fetch, and nobody has asked for it since but who waited for that fetch.
+    /// The cache fetched it last when the shadow did not have it either.
     fetched: bool,
 }
 
@@ -108,16 +108,21 @@ impl Shadow {
         }
     }
 
-    /// A key is read. `access.size` is what the cache charges for its entry, without the policy's part. Whether it is
-    /// a hit; on a miss the key is fetched, and comes in if the policy lets it.
-    pub fn read(&mut self, access: &Access) -> bool {
+    /// A key is read, and the cache had it or has `fetched` it. `access.size` is what the cache charges for its entry,
+    /// without the policy's part. Whether it is a hit; on a miss the key comes in if the policy lets it.
+    pub fn read(&mut self, access: &Access, fetched: bool) -> bool {
         let at = self.index(access.hash);
         let part = &mut self.parts[at];
         let Some(slot) = part.find(access.hash) else {
             self.install(at, access);
+            let part = &mut self.parts[at];
+            if let Some(slot) = part.find(access.hash).filter(|_| fetched) {
+                part.entries[slot as usize].fetched = true;
+            }
             return false;
         };
         part.touch(self.policy, slot, access);
+        part.entries[slot as usize].fetched &= !fetched;
         true
     }
 
@@ -354,7 +359,6 @@ impl Part {
 
     fn touch(&mut self, policy: &Policy, slot: Slot, access: &Access) {
         let entry = &mut self.entries[slot as usize];
-        entry.fetched = false;
         match policy.hits {
             Hits::Marks => entry.marks = (entry.marks + 1).min(MARKS_MAX),
             Hits::Sampled | Hits::Accesses => {
@@ -370,10 +374,9 @@ impl Part {
     fn put(&mut self, policy: &Policy, access: &Access) {
         let Some((slot, _)) = access.slot else { return self.insert(access) };
         let entry = &mut self.entries[slot as usize];
-        (entry.fetched, entry.marks) = match policy.hits {
-            Hits::Marks => (false, (entry.marks + 1).min(MARKS_MAX)),
-            _ => (false, entry.marks),
-        };
+        if policy.hits == Hits::Marks {
+            entry.marks = (entry.marks + 1).min(MARKS_MAX);
+        }
         if std::mem::replace(&mut entry.charged, access.size) != access.size {
             self.order.resized(slot, access.size);
         }
@@ -384,19 +387,19 @@ impl Part {
 
     fn insert(&mut self, access: &Access) {
         let slot = self.numbers.take();
-        let bound = self.numbers.bound();
+        let bound = slot as usize + 1;
         if bound > self.entries.len() {
             if bound > self.entries.capacity() {
-                self.entries.reserve_exact(bound - self.entries.len() + self.entries.len() / GROWTH);
+                self.entries.reserve_exact(bound - self.entries.len() + self.entries.len() / GROWTH + GROWTH);
             }
             self.entries.resize(bound, Entry::default());
         }
-        let fetched = access.kind == AccessKind::Read;
-        self.entries[slot as usize] = Entry { hash: access.hash, charged: access.size, marks: 0, there: true, fetched };
+        self.entries[slot as usize] =
+            Entry { hash: access.hash, charged: access.size, there: true, ..Entry::default() };
         let entries = &self.entries;
         self.index.insert_unique(access.hash, slot, |&slot| entries[slot as usize].hash);
         self.len += 1;
-        self.slots = self.slots.max(bound);
+        self.slots = self.slots.max(self.numbers.bound());
         self.order.inserted(slot, access);
     }
 

@@ -85,7 +85,7 @@ pub static SETTINGS: &[Setting] = &[
         "Policies that hear what the cache hears, without values, at half, one, two and four times the memory: CACHE \
          ADVISE says what they would save"),
     setting!(Cache, "shadow-memory", Bytes, shadows.memory,
-        "What they may take of --memory; while it is too much, the largest goes"),
+        "What they may take of --memory; while it is too much, those of the largest size go"),
     setting!(Cache, "warm-file", FileOrOff, warm_file,
         "File with the keys that are cached, written now and then and at an orderly end; a start reads their documents \
          again from the store, beside clients"),

@@ -27,17 +27,18 @@ const NEAR: f64 = 0.01;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What is told of a store.
+/// How long a read and a commit of the store take in the mean, in microseconds, as far as it is known.
 #[derive(Clone, Copy)]
-struct Waits {
-    /// Microseconds.
-    fetch: Option<f64>,
-    commit: Option<f64>,
+pub struct Waits {
+    /// A read.
+    pub fetch: Option<f64>,
+    /// A commit.
+    pub commit: Option<f64>,
 }
 
 impl Waits {
     /// What a transaction waits for the store in the mean, in ms.
-    fn mean_ms(self, metered: &Metered) -> Option<f64> {
+    pub fn mean_ms(self, metered: &Metered) -> Option<f64> {
         let trips = metered.thr.length - metered.thr.hits;
         let reads = trips.saturating_sub(metered.writers) as f64 * self.fetch.unwrap_or(0.0);
         let commits = metered.writers as f64 * self.commit.unwrap_or(0.0);
@@ -78,7 +79,7 @@ fn line(row: &Row, mark: &str, waits: Waits) -> String {
     }
     let Some(share) = share(row) else { return format!("{name}: no transaction yet") };
     let reads = row.metered.reads_hit as f64 / row.metered.reads.max(1) as f64;
-    let mean = waits.mean_ms(&row.metered).map_or_else(String::new, |mean| format!(", mean {mean:.2} ms"));
+    let mean = waits.mean_ms(&row.metered).map_or_else(String::new, |mean| format!(", mean {} ms", ms(mean)));
     let full = if row.used_bytes < row.budget_bytes / 10 * 9 {
         format!(", {:.0} % full", 100.0 * row.used_bytes as f64 / row.budget_bytes.max(1) as f64)
     } else {
@@ -94,7 +95,7 @@ fn heard(figures: &Figures) -> String {
         times => format!(", emptied {times} times"),
     };
     let fetch =
-        figures.fetch_us.map_or_else(String::new, |us| format!("; a read of the store takes {:.2} ms", us / 1000.0));
+        figures.fetch_us.map_or_else(String::new, |us| format!("; a read of the store takes {} ms", ms(us / 1000.0)));
     format!(
         "heard: {heard} accesses of {} transactions in {} s, {missed} missed{emptied}{fetch}; shadows take {} of {}",
         figures.live.metered.transactions,
@@ -106,6 +107,11 @@ fn heard(figures: &Figures) -> String {
 
 fn share(row: &Row) -> Option<f64> {
     row.metered.thr.rate()
+}
+
+fn ms(ms: f64) -> String {
+    // What is next to nothing is told to the microsecond.
+    if ms < 0.1 { format!("{ms:.3}") } else { format!("{ms:.2}") }
 }
 
 fn percent(share: f64) -> String {
@@ -177,7 +183,7 @@ fn chosen(figures: &Figures, waits: Waits) -> String {
     }
     let means = (waits.mean_ms(&choice.metered), waits.mean_ms(&figures.live.metered));
     let mean = match means {
-        (Some(then), Some(now)) => format!(": mean {then:.2} ms in place of {now:.2}"),
+        (Some(then), Some(now)) => format!(": mean {} ms in place of {}", ms(then), ms(now)),
         _ => String::new(),
     };
     let others = rows.iter().filter(|(row, _)| row.policy != choice.policy && row.memory == choice.memory);

@@ -42,13 +42,16 @@ struct Counts {
 
 /// What a shadow, or the live cache, has saved.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Row {
+pub struct Row {
+    /// As `--policy` takes it.
     pub policy: String,
     /// The `--memory` that it stands for, in bytes.
     pub memory: u64,
+    /// What was counted.
     pub metered: Metered,
     /// Bytes that its entries take of its budget.
     pub used_bytes: u64,
+    /// The budget.
     pub budget_bytes: u64,
     /// It had to go.
     pub left_out: bool,
@@ -58,19 +61,23 @@ pub(super) struct Row {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// The cache that clients have.
-    pub(super) live: Row,
+    pub live: Row,
     /// The shadows, first the one of the live cache.
-    pub(super) rows: Vec<Row>,
-    pub(super) heard: u64,
-    pub(super) missed: u64,
-    pub(super) emptied: u64,
+    pub rows: Vec<Row>,
+    /// Accesses and ends of transactions that were told.
+    pub heard: u64,
+    /// Those that were left out.
+    pub missed: u64,
+    /// Times that all shadows were emptied since it was not known which keys had left.
+    pub emptied: u64,
     /// How long a read of the store takes, in microseconds; none if there was none.
-    pub(super) fetch_us: Option<f64>,
+    pub fetch_us: Option<f64>,
     /// Since it is counted.
-    pub(super) elapsed: Duration,
+    pub elapsed: Duration,
     /// What all shadows take, and may take, in bytes.
-    pub(super) bytes: u64,
-    pub(super) bytes_max: u64,
+    pub bytes: u64,
+    /// The bound of that.
+    pub bytes_max: u64,
 }
 
 /// See the module.
@@ -158,7 +165,7 @@ impl Judged {
                     let Some(shadow) = &mut cached.shadow else { continue };
                     let hit = match heard.what {
                         What::Beside => shadow.read_beside(&access),
-                        _ => shadow.read(&access),
+                        _ => shadow.read(&access, heard.what == What::Miss),
                     };
                     hits |= u64::from(hit) << (at + 1);
                 }
@@ -241,15 +248,16 @@ impl Judged {
         }
     }
 
-    /// While all together take too much, the one goes that takes most; the first, against which the others are checked,
-    /// goes last.
+    /// While all together take too much, the last one goes: of the largest size, and of the policy that was named last.
     fn keep_within(&mut self) {
-        let bytes = |cached: &Cached| cached.shadow.as_ref().map_or(0, Shadow::bytes);
-        while self.caches.iter().map(bytes).sum::<usize>() > self.bytes_max {
-            let largest = (1..self.caches.len()).max_by_key(|&at| bytes(&self.caches[at]));
-            let goes = largest.filter(|&at| self.caches[at].shadow.is_some()).unwrap_or(0);
-            self.caches[goes].shadow = None;
+        while self.bytes() > self.bytes_max {
+            let Some(last) = self.caches.iter_mut().rfind(|cached| cached.shadow.is_some()) else { return };
+            last.shadow = None;
         }
+    }
+
+    fn bytes(&self) -> usize {
+        self.caches.iter().filter_map(|cached| cached.shadow.as_ref()).map(Shadow::bytes).sum()
     }
 
     fn figures(&self, cache: &Cache, now: Duration) -> Figures {
@@ -272,7 +280,6 @@ impl Judged {
             left_out: cached.shadow.is_none(),
         };
         let Counts { heard, missed, emptied, fetches, fetched_us } = self.counts;
-        let bytes: usize = self.caches.iter().filter_map(|cached| cached.shadow.as_ref()).map(Shadow::bytes).sum();
         Figures {
             live,
             rows: self.caches.iter().enumerate().map(row).collect(),
@@ -281,7 +288,7 @@ impl Judged {
             emptied,
             fetch_us: (fetches > 0).then(|| fetched_us as f64 / fetches as f64),
             elapsed: now.saturating_sub(self.since),
-            bytes: bytes as u64,
+            bytes: self.bytes() as u64,
             bytes_max: self.bytes_max as u64,
         }
     }

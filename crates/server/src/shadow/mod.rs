@@ -8,7 +8,7 @@
 //!
 //! Nothing is sampled. A sample of keys has no whole transactions. A sample of transactions has the popular keys of all
 //! and the seldom ones of some, so no size stands for the size of the whole. What shadows take is bounded otherwise:
-//! while it is too much, the largest one goes, and is said to have gone.
+//! while it is too much, those of the largest size go, and are said to have gone.
 
 mod advice;
 mod feed;
@@ -23,11 +23,11 @@ use forebay::runtime::Runtime;
 use futures_channel::oneshot;
 
 use crate::state::Shared;
-pub use advice::advice;
+pub use advice::{Waits, advice};
 pub use feed::SHADOW_QUEUE_MAX;
 use feed::{Batch, Feed, Word};
 use judged::Judged;
-pub use judged::{Figures, SHADOW_POLICIES_MAX};
+pub use judged::{Figures, Row, SHADOW_POLICIES_MAX};
 
 /// How often what was told is taken out.
 const DRAIN_PAUSE: Duration = Duration::from_millis(20);
