@@ -106,7 +106,7 @@ fn what_is_advised_comes() {
     assert!(lines[1].starts_with("its shadow: saves ") && lines[1].contains("+0.0 points"), "{lines:#?}");
     assert!(lines[lines.len() - 2].contains(" 0 missed"), "{lines:#?}");
     println!("{}", lines.join("\n"));
-    for (policy, memory) in [("s3-fifo", 8), ("lru", 4), ("lru", 16), ("detox", 16), ("s3-fifo", 32)] {
+    for (policy, memory) in [("s3-fifo", 8), ("lru", 4), ("lru", 16), ("detox", 16), ("detox", 32)] {
         let (line, told) = foretold(&lines, &format!("{policy} at {memory} MiB: "));
         let came = measured(policy, memory, memory * 512);
         println!("{line}\n  came: {came:.1}");

@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay::cache::{AccessKind, Accessed, Begin, Cache, CacheOptions, Context, Watcher};
+use forebay::cache::{AccessKind, Accessed, Begin, Cache, CacheOptions, Context, Sample, Watcher};
 use forebay::graph::Graph;
 use forebay::hint::{HintMeaning, HintSet};
+use forebay::mutation;
 use forebay::policy::{Access, POLICIES, choose};
 use forebay::runtime::simulated::SplitMix;
 use forebay::{Key, Read, Shadow, Value, Version};
@@ -185,4 +186,46 @@ fn a_shadow_is_small() {
         let each = shadow.bytes() / shadow.len();
         assert!(each < 400, "{}: {each} bytes for an entry", policy.name);
     }
+}
+
+/// Counts the accesses to a sample of the keys.
+struct Sampling(Sample, Mutex<usize>);
+
+impl Watcher for Sampling {
+    fn sample(&self) -> Sample {
+        self.0
+    }
+
+    fn accessed(&self, accessed: &Accessed<'_>) {
+        let heard = self.0.has(accessed.key.hash64()) && accessed.hit;
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) += usize::from(heard);
+    }
+
+    fn ended(&self, _: &Context, _: bool) {}
+}
+
+/// Nobody pays for a sample but the keys in it; and what is told of other keys comes with their locks anyway.
+#[test]
+fn a_hit_outside_of_a_sample_takes_no_lock() {
+    let choice = choose("s3-fifo").expect("in the table");
+    let options =
+        CacheOptions { budget_bytes: 1 << 20, partitions: 4, policy: choice.policy, policy_values: choice.values };
+    let cache = Cache::new(&options);
+    let (sampling, none) = (Arc::new(Sampling(Sample::one_in(7), Mutex::new(0))), Context::default());
+    let watcher: Arc<dyn Watcher> = sampling.clone();
+    cache.watch(watcher.clone());
+    (0..KEYS).for_each(|number| fill(&cache, &key(number), &read(1, 10), &none, AccessKind::Read));
+    let hits = || {
+        let before = mutation::times_locked();
+        (0..KEYS).for_each(|number| assert!(cache.get(key(number).borrow(), &none).is_some()));
+        (mutation::times_locked() - before) as usize
+    };
+    let in_sample = (0..KEYS).filter(|number| sampling.0.has(key(*number).borrow().hash64())).count();
+    assert_eq!(sampling.0.keys(), 8, "the next power of two");
+    assert!((KEYS as usize / 16..KEYS as usize / 4).contains(&in_sample), "{in_sample} of {KEYS}");
+    assert_eq!(hits(), in_sample);
+    assert_eq!(*sampling.1.lock().unwrap_or_else(PoisonError::into_inner), in_sample);
+    assert!(!cache.follows_transactions(), "no transaction gets a number for its sake");
+    cache.unwatch(&watcher);
+    assert_eq!(hits(), 0);
 }

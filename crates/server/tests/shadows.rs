@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use fastrand::Rng;
 use forebay::Key;
-use forebay::cache::CacheOptions;
+use forebay::cache::{CacheOptions, Sample};
 use forebay::mutation::{self, Fault};
 use forebay::policy::{Metered, choose};
 use forebay::runtime::Runtime;
@@ -50,11 +50,12 @@ struct Run {
     budget: usize,
     shadows: Vec<&'static str>,
     shadow_bytes: usize,
+    sample: u64,
 }
 
 impl Run {
     fn of(policy: &'static str, over: Over) -> Run {
-        Run { over, policy, budget: BUDGET, shadows: Vec::new(), shadow_bytes: 64 << 20 }
+        Run { over, policy, budget: BUDGET, shadows: Vec::new(), shadow_bytes: 64 << 20, sample: 1 }
     }
 }
 
@@ -180,6 +181,7 @@ fn run(run: &Run) -> Outcome {
         present: policy,
         memory: run.budget as u64,
         bytes_max: run.shadow_bytes,
+        sample: Sample::one_in(run.sample),
     };
     let outcome = told.clone();
     let ended = simulation.run(async move {
@@ -199,6 +201,7 @@ fn run(run: &Run) -> Outcome {
         }
         for phase in 0..2 {
             if phase == 1 {
+                shared.engine.cache().reset_stats();
                 meter.reset();
                 shared.shadows.figures(true).await;
             }
@@ -309,4 +312,19 @@ fn shadows_keep_within_their_memory() {
     assert!(!figures.rows[0].left_out && some.advice.contains("its shadow had to go"), "{}", some.advice);
     let none = sized(1 << 18);
     assert!(none.advice.contains("No advice: not even the shadow of what runs has room"), "{}", none.advice);
+}
+
+/// A sample of keys tells of reads, nearly; of transactions it tells nothing, and hits of other keys are not heard.
+#[test]
+fn a_sample_of_keys_tells_hits_of_reads() {
+    let budget = 1 << 20;
+    let run = run(&Run { budget, shadows: vec!["lru", "s3-fifo"], sample: 4, ..Run::of("lru", Over::Far) });
+    let (figures, live) = (run.figures.expect("shadows"), run.live);
+    let came = live.reads_hit as f64 / live.reads as f64;
+    let told = [&figures.live, &figures.rows[0]].map(|row| row.saves.expect("reads"));
+    println!("of all {came:.4}, told {told:.4?}: {}", run.advice);
+    assert!((told[0] - came).abs() < 0.02 && (told[1] - told[0]).abs() < 0.03, "{told:?}, {came}");
+    assert!(figures.heard * 3 < live.reads && figures.heard * 6 > live.reads, "{} of {}", figures.heard, live.reads);
+    assert_eq!(figures.live.metered.transactions, 0, "of a sample none is whole");
+    assert!(run.advice.contains(" of reads") && !run.advice.contains("round trips"), "{}", run.advice);
 }

@@ -429,7 +429,7 @@ impl Settings {
         if let Some(why) = self.too_many_partitions() {
             return wrong("partitions", why);
         }
-        self.shadows.wrong(self.memory).map_or(Ok(()), |(name, why)| wrong(name, why))?;
+        self.shadows.wrong(self.memory, &self.policy).map_or(Ok(()), |(name, why)| wrong(name, why))?;
         self.check_store(&wrong)?;
         if self.breaker.pause_ms > self.breaker.pause_ms_max {
             let most = self.breaker.pause_ms_max;

@@ -48,7 +48,7 @@ pub use options::{CacheOptions, Context};
 pub use reading::{Look, Reading, Word};
 pub use standing::{Line, Resumed, Standing};
 pub use stats::CacheStats;
-pub use watch::{Accessed, Watcher};
+pub use watch::{Accessed, Sample, Watcher};
 
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::partition::Partition;
-use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced};
+use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Sample, Watcher, forced};
 use crate::error::there;
 use crate::hint::{HintMeaning, HintSet};
 use crate::key::KeyRef;
@@ -21,10 +21,14 @@ const PARTITIONS_TOLD_MAX: usize = 64;
 /// 2^64 over the golden ratio: spreads numbers over partitions.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Counted for each that follows transactions: more than the word of any sample.
+const FOLLOWED: usize = 256;
+
 /// What follows transactions.
 #[derive(Default)]
 pub(super) struct Following {
-    /// Watchers, and one more for a policy that follows transactions.
+    /// Times [`FOLLOWED`]: watchers of all keys, and one more for a policy that follows transactions. And beside that,
+    /// of which keys others want to hear: the word of a [`Sample`].
     count: AtomicUsize,
     watchers: Mutex<Vec<Arc<dyn Watcher>>>,
     meter: OnceLock<Arc<Meter>>,
@@ -33,7 +37,23 @@ pub(super) struct Following {
 impl Following {
     #[inline]
     pub(super) fn anybody(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+        self.count.load(Ordering::Relaxed) >= FOLLOWED
+    }
+
+    /// Whether anybody wants to hear of the key with this hash.
+    #[inline]
+    pub(super) fn hears(&self, hash: u64) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        count != 0 && (count >= FOLLOWED || Sample::of_word(count).is_some_and(|sample| sample.has(hash)))
+    }
+
+    /// Says so again, for these watchers.
+    fn count(&self, watchers: &[Arc<dyn Watcher>], policy_follows: bool) {
+        let (of_all, of_some): (Vec<Sample>, Vec<Sample>) =
+            watchers.iter().map(|watcher| watcher.sample()).partition(|sample| *sample == Sample::ALL);
+        let largest = of_some.iter().map(|sample| sample.word()).min().unwrap_or(0);
+        let count = (of_all.len() + usize::from(policy_follows)) * FOLLOWED + largest;
+        self.count.store(count, Ordering::Relaxed);
     }
 }
 
@@ -62,7 +82,7 @@ impl Cache {
 
     pub(super) fn follow_policy(&self) {
         if self.inner.learned.follows_transactions() {
-            self.inner.following.count.fetch_add(1, Ordering::Relaxed);
+            self.inner.following.count(&self.watchers(), true);
             self.measure_transactions();
         }
     }
@@ -83,19 +103,19 @@ impl Cache {
 
     /// Has `watcher` told of all that follows.
     pub fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.watchers().push(watcher.clone());
-        self.inner.following.count.fetch_add(1, Ordering::Relaxed);
+        let mut watchers = self.watchers();
+        watchers.push(watcher.clone());
+        self.inner.following.count(&watchers, self.inner.learned.follows_transactions());
+        drop(watchers);
         self.inner.all().for_each(|mut partition| partition.add_watcher(watcher.clone()));
     }
 
     /// Has it told no more.
     pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
         let mut watchers = self.watchers();
-        let before = watchers.len();
         watchers.retain(|other| !Arc::ptr_eq(other, watcher));
-        let removed = before - watchers.len();
+        self.inner.following.count(&watchers, self.inner.learned.follows_transactions());
         drop(watchers);
-        self.inner.following.count.fetch_sub(removed, Ordering::Relaxed);
         self.inner.all().for_each(|mut partition| partition.remove_watcher(watcher));
     }
 
@@ -158,7 +178,7 @@ impl Cache {
 
     /// A read was answered that no fill stands for: beside a commit on its way, or by another's fetch.
     pub(crate) fn read_beside(&self, key: KeyRef<'_>, read: &Read, context: &Context) {
-        if self.follows_transactions() {
+        if self.inner.following.hears(key.hash64()) {
             let access = Told { kind: AccessKind::Read, beside: true };
             self.inner.partition(key).tell(key, read, access, context);
         }

@@ -30,8 +30,50 @@ pub struct Accessed<'a> {
     pub context: &'a Context,
 }
 
+/// A share of all keys, by their hashes: one in 2^n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample(u8);
+
+impl Sample {
+    /// All keys.
+    pub const ALL: Sample = Sample(0);
+
+    /// The largest sample of at most one key in `keys`.
+    pub fn one_in(keys: u64) -> Sample {
+        Sample(keys.max(1).next_power_of_two().trailing_zeros().min(u32::from(u8::MAX >> 2)) as u8)
+    }
+
+    /// One key in how many.
+    pub fn keys(self) -> u64 {
+        1 << self.0
+    }
+
+    /// Whether the key with this hash is in. What it goes by is neither what partitions go by nor their tables.
+    #[inline]
+    pub fn has(self, hash: u64) -> bool {
+        // A shift by all bits is none.
+        self.0 == 0 || hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - u32::from(self.0)) == 0
+    }
+
+    /// As a number that is not 0.
+    pub(super) fn word(self) -> usize {
+        usize::from(self.0) + 1
+    }
+
+    /// Of such a number.
+    pub(super) fn of_word(word: usize) -> Option<Sample> {
+        word.checked_sub(1).map(|bits| Sample(bits as u8))
+    }
+}
+
 /// Is told of accesses under the lock of their key's partition: it must be quick, and never ask the cache.
 pub trait Watcher: Send + Sync {
+    /// Of which keys it wants to hear. Where all watchers want a sample, hits of other keys take no lock, and no
+    /// transaction is followed for their sake: ends of transactions may be told or not.
+    fn sample(&self) -> Sample {
+        Sample::ALL
+    }
+
     /// A key was asked for, written, or left.
     fn accessed(&self, accessed: &Accessed<'_>);
 

@@ -4,8 +4,11 @@
 //!   commands too. A round trip of a write is never saved.
 //! * *Mean* is what a transaction waits for the store: its round trips that read, by the mean time of a read of the
 //!   store, and its commit, if the store measures that. What a hit takes is not counted.
+//! * Of a *sample of keys* no transaction is whole. So the share is that of reads that hit, and the mean is that of a
+//!   read.
 //! * An advice is given only where the shadow of what runs agrees with the live cache, and has missed next to nothing.
 
+use forebay::cache::Sample;
 use forebay::policy::Metered;
 
 use super::judged::{Figures, Row};
@@ -16,8 +19,11 @@ const MISSED_MAX: f64 = 0.01;
 /// Nor where the shadow of what runs is further off than this.
 const OFF_MAX: f64 = 0.015;
 
-/// Nor from fewer round trips.
+/// Nor from fewer round trips, or reads of a sample.
 const TRIPS_MIN: u64 = 1_000;
+
+/// Nor from a sample of which fewer keys are cached.
+const SAMPLED_MIN: u64 = 256;
 
 /// The smallest size is enough that has so much less than the most.
 const ENOUGH: f64 = 0.02;
@@ -50,46 +56,72 @@ impl Waits {
 /// The lines. `commit_us`: how long a commit takes in the mean, in microseconds, where the store measures it.
 pub fn advice(figures: &Figures, commit_us: Option<f64>) -> Vec<String> {
     let waits = Waits { fetch: figures.fetch_us, commit: commit_us };
-    let mut lines = vec![line(&figures.live, " (now)", waits)];
+    let mut lines = vec![line(figures, &figures.live, " (now)", waits)];
     let Some((check, _)) = figures.rows.split_first() else { return lines };
-    lines.push(match (check.left_out, share(&figures.live), share(check)) {
+    lines.push(match (check.left_out, figures.live.saves, check.saves) {
         (true, ..) => "its shadow: had to go, see below".to_owned(),
-        (false, Some(live), Some(shadow)) => format!(
-            "its shadow: saves {} of round trips, {:+.1} points from what runs",
-            percent(shadow),
-            100.0 * (shadow - live)
-        ),
-        _ => "its shadow: has heard of no transaction yet".to_owned(),
+        (false, Some(live), Some(shadow)) => {
+            let points = 100.0 * (shadow - live);
+            format!("its shadow: {}, {points:+.1} points from what runs", saves(figures, shadow))
+        }
+        _ => "its shadow: has heard of nothing yet".to_owned(),
     });
     let mut rows: Vec<&Row> = figures.rows.iter().collect();
     // As they were named, the present policy first.
     let place = |row: &Row| figures.rows.iter().position(|other| other.policy == row.policy);
     rows.sort_by_key(|row| (place(row), row.memory));
     let is_check = |row: &Row| std::ptr::eq(row, check);
-    lines.extend(rows.iter().filter(|row| !is_check(row)).map(|row| line(row, "", waits)));
+    lines.extend(rows.iter().filter(|row| !is_check(row)).map(|row| line(figures, row, "", waits)));
     lines.push(heard(figures));
     lines.push(verdict(figures, waits));
     lines
 }
 
-fn line(row: &Row, mark: &str, waits: Waits) -> String {
+/// What a share is one of, and what it does.
+fn words(figures: &Figures) -> (&'static str, &'static str) {
+    if figures.sample == Sample::ALL { ("save", "round trips") } else { ("hit", "reads") }
+}
+
+/// What a share is.
+fn saves(figures: &Figures, share: f64) -> String {
+    let (verb, what) = words(figures);
+    format!("{verb}s {} of {what}", percent(share))
+}
+
+/// What a transaction, or of a sample a read, waits for the store in the mean, in ms.
+fn mean(figures: &Figures, row: &Row, waits: Waits) -> Option<f64> {
+    match figures.sample == Sample::ALL {
+        true => waits.mean_ms(&row.metered),
+        false => Some((1.0 - row.saves?) * waits.fetch? / 1000.0),
+    }
+}
+
+fn line(figures: &Figures, row: &Row, mark: &str, waits: Waits) -> String {
     let name = format!("{} at {}{mark}", row.policy, mib(row.memory as f64));
     if row.left_out {
         return format!("{name}: its shadow had to go, see shadow-memory");
     }
-    let Some(share) = share(row) else { return format!("{name}: no transaction yet") };
-    let reads = row.metered.reads_hit as f64 / row.metered.reads.max(1) as f64;
-    let mean = waits.mean_ms(&row.metered).map_or_else(String::new, |mean| format!(", mean {} ms", ms(mean)));
-    let full = if row.used_bytes < row.budget_bytes / 10 * 9 {
-        format!(", {:.0} % full", 100.0 * row.used_bytes as f64 / row.budget_bytes.max(1) as f64)
-    } else {
-        String::new()
-    };
-    format!("{name}: saves {} of round trips, hits {} of reads{mean}{full}", percent(share), percent(reads))
+    let Some(share) = row.saves else { return format!("{name}: nothing yet") };
+    let mut told = format!("{name}: {}", saves(figures, share));
+    if figures.sample == Sample::ALL {
+        let reads = row.metered.reads_hit as f64 / row.metered.reads.max(1) as f64;
+        told.push_str(&format!(", hits {} of reads", percent(reads)));
+    }
+    if let Some(mean) = mean(figures, row, waits) {
+        told.push_str(&format!(", mean {} ms", ms(mean)));
+    }
+    if row.used_bytes < row.budget_bytes / 10 * 9 {
+        told.push_str(&format!(", {:.0} % full", 100.0 * row.used_bytes as f64 / row.budget_bytes.max(1) as f64));
+    }
+    told
 }
 
 fn heard(figures: &Figures) -> String {
-    let Figures { heard, missed, emptied, .. } = figures;
+    let Figures { heard, missed, emptied, sample, .. } = figures;
+    let of = match sample.keys() {
+        1 => format!("of {} transactions", figures.live.metered.transactions),
+        keys => format!("to one key in {keys}"),
+    };
     let emptied = match emptied {
         0 => String::new(),
         times => format!(", emptied {times} times"),
@@ -97,16 +129,11 @@ fn heard(figures: &Figures) -> String {
     let fetch =
         figures.fetch_us.map_or_else(String::new, |us| format!("; a read of the store takes {} ms", ms(us / 1000.0)));
     format!(
-        "heard: {heard} accesses of {} transactions in {} s, {missed} missed{emptied}{fetch}; shadows take {} of {}",
-        figures.live.metered.transactions,
+        "heard: {heard} accesses {of} in {} s, {missed} missed{emptied}{fetch}; shadows take {} of {}",
         figures.elapsed.as_secs(),
         mib(figures.bytes as f64),
         mib(figures.bytes_max as f64),
     )
-}
-
-fn share(row: &Row) -> Option<f64> {
-    row.metered.thr.rate()
 }
 
 fn ms(ms: f64) -> String {
@@ -128,8 +155,8 @@ fn mib(bytes: f64) -> String {
 /// One sentence, or two.
 fn verdict(figures: &Figures, waits: Waits) -> String {
     let live = &figures.live;
-    let (Some(now), Some(check)) = (share(live), figures.rows.first()) else {
-        return "No advice yet: no transaction was heard; ask again when clients have been at work.".to_owned();
+    let (Some(now), Some(check)) = (live.saves, figures.rows.first()) else {
+        return "No advice yet: nothing was heard; ask again when clients have been at work.".to_owned();
     };
     let missed = figures.missed as f64 / (figures.heard + figures.missed).max(1) as f64;
     if missed > MISSED_MAX {
@@ -143,11 +170,20 @@ fn verdict(figures: &Figures, waits: Waits) -> String {
         let most = mib(figures.bytes_max as f64);
         return format!("No advice: not even the shadow of what runs has room in {most}; raise --shadow-memory.");
     }
-    if live.metered.thr.length < TRIPS_MIN {
-        let trips = live.metered.thr.length;
-        return format!("No advice yet: {trips} round trips are too few to tell; ask again after {TRIPS_MIN}.");
+    let (_, what) = words(figures);
+    let trips = if figures.sample == Sample::ALL { live.metered.thr.length } else { live.metered.reads };
+    if trips < TRIPS_MIN {
+        return format!("No advice yet: {trips} {what} are too few to tell; ask again after {TRIPS_MIN}.");
     }
-    let off = share(check).unwrap_or_default() - now;
+    if figures.sample != Sample::ALL && check.entries < SAMPLED_MIN {
+        let entries = check.entries;
+        return format!(
+            "No advice: of one key in {} the cache holds {entries}, fewer than {SAMPLED_MIN}; give a smaller \
+             --shadow-sample.",
+            figures.sample.keys()
+        );
+    }
+    let off = check.saves.unwrap_or_default() - now;
     if off.abs() > OFF_MAX {
         return format!(
             "No advice: the shadow of what runs is {:.1} points off. It began empty: ask for CACHE ADVISE RESET, and \
@@ -160,29 +196,29 @@ fn verdict(figures: &Figures, waits: Waits) -> String {
 
 /// The smallest size with nearly the most, and the policy that has most there.
 fn chosen(figures: &Figures, waits: Waits) -> String {
-    let check = &figures.rows[0];
+    let (check, (verb, what)) = (&figures.rows[0], words(figures));
     let rows: Vec<(&Row, f64)> =
-        figures.rows.iter().filter(|row| !row.left_out).filter_map(|row| Some((row, share(row)?))).collect();
+        figures.rows.iter().filter(|row| !row.left_out).filter_map(|row| Some((row, row.saves?))).collect();
     let most = rows.iter().map(|(_, share)| *share).fold(0.0, f64::max);
     // What runs is worth a little more than what would have to be changed.
     let worth = |row: &Row, share: f64| if row.policy == check.policy { share + NEAR } else { share };
     let enough = rows.iter().filter(|(_, share)| *share >= most - ENOUGH).map(|(row, _)| row.memory).min();
     let of_size = rows.iter().filter(|(row, _)| Some(row.memory) == enough);
     let best = of_size.max_by(|(row, share), (other, of_other)| worth(row, *share).total_cmp(&worth(other, *of_other)));
-    let Some(&(choice, saves)) = best else { return String::new() };
+    let Some(&(choice, share)) = best else { return String::new() };
     let largest = rows.iter().map(|(row, _)| row.memory).max().unwrap_or(choice.memory);
-    let now = share(&figures.live).unwrap_or_default();
+    let now = figures.live.saves.unwrap_or_default();
     if choice.policy == check.policy && choice.memory == check.memory {
         return format!(
-            "{} at {} is right: nothing up to {} saves {:.0} points more.",
+            "{} at {} is right: nothing up to {} {}s {:.0} points more.",
             check.policy,
             mib(check.memory as f64),
             mib(largest as f64),
+            verb,
             100.0 * ENOUGH
         );
     }
-    let means = (waits.mean_ms(&choice.metered), waits.mean_ms(&figures.live.metered));
-    let mean = match means {
+    let mean = match (mean(figures, choice, waits), mean(figures, &figures.live, waits)) {
         (Some(then), Some(now)) => format!(": mean {} ms in place of {}", ms(then), ms(now)),
         _ => String::new(),
     };
@@ -192,12 +228,12 @@ fn chosen(figures: &Figures, waits: Waits) -> String {
         true => others.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(row, _)| row.policy.as_str()),
         false => Some(check.policy.as_str()),
     };
-    let other = other.map_or_else(String::new, |other| format!("; {}", needs(&rows, other, saves)));
+    let other = other.map_or_else(String::new, |other| format!("; {}", needs(&rows, other, share)));
     format!(
-        "{} at {} would save {} of round trips (now {}){mean}{other}.",
+        "{} at {} would {verb} {} of {what} (now {}){mean}{other}.",
         choice.policy,
         mib(choice.memory as f64),
-        percent(saves),
+        percent(share),
         percent(now)
     )
 }
@@ -209,7 +245,7 @@ fn needs(rows: &[(&Row, f64)], policy: &str, saves: f64) -> String {
     curve.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let Some(&(largest, _)) = curve.last() else { return format!("{policy} was not run") };
     let Some(at) = curve.iter().position(|(_, share)| *share >= saves) else {
-        return format!("{policy} would save less even at {}", mib(largest));
+        return format!("{policy} would have less even at {}", mib(largest));
     };
     // Between two sizes the share is taken to rise with the logarithm of the size.
     let ((small, from), (large, to)) = (curve[at.saturating_sub(1)], curve[at]);
@@ -238,7 +274,10 @@ mod tests {
             reads_hit: hits * 40,
             ..Metered::default()
         };
-        Row { policy: policy.into(), memory, metered, used_bytes: memory, budget_bytes: memory, left_out: false }
+        let (saves, entries) = (metered.thr.rate(), 1000);
+        let bytes = (memory, memory);
+        let (used_bytes, budget_bytes) = bytes;
+        Row { policy: policy.into(), memory, metered, saves, entries, used_bytes, budget_bytes, left_out: false }
     }
 
     /// Shares in thousandths at half, one, two and four times the memory.
@@ -290,7 +329,7 @@ mod tests {
             "{less}"
         );
         let more = said(&figures(612, &[("lru", [500, 610, 700, 780]), ("fifo", [450, 550, 650, 700])]));
-        assert!(more.ends_with("; fifo would save less even at 512 MiB."), "{more}");
+        assert!(more.ends_with("; fifo would have less even at 512 MiB."), "{more}");
     }
 
     #[test]
@@ -304,8 +343,8 @@ mod tests {
         let mut few = sound.clone();
         few.live.metered.thr = Thr { length: 999, hits: 610 };
         assert!(said(&few).contains("\nNo advice yet: 999 round trips are too few"));
-        few.live.metered = Metered::default();
-        assert!(said(&few).contains("\nNo advice yet: no transaction was heard"));
+        few.live.saves = None;
+        assert!(said(&few).contains("\nNo advice yet: nothing was heard"));
         let mut gone = sound.clone();
         gone.rows[0].left_out = true;
         assert!(said(&gone).contains("raise --shadow-memory."));

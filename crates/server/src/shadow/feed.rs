@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay::cache::{AccessKind, Accessed, Context, Watcher};
+use forebay::cache::{AccessKind, Accessed, Context, Sample, Watcher};
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::mutation::{self, Fault};
 use forebay::policy::{Access, Graph};
@@ -121,6 +121,7 @@ struct State {
 pub(super) struct Feed {
     state: Mutex<State>,
     queue_max: usize,
+    sample: Sample,
 }
 
 impl Heard {
@@ -154,8 +155,8 @@ impl Heard {
 }
 
 impl Feed {
-    pub fn new(queue_max: usize) -> Feed {
-        Feed { state: Mutex::default(), queue_max }
+    pub fn new(queue_max: usize, sample: Sample) -> Feed {
+        Feed { state: Mutex::default(), queue_max, sample }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -231,6 +232,10 @@ impl Feed {
 }
 
 impl Watcher for Feed {
+    fn sample(&self) -> Sample {
+        self.sample
+    }
+
     fn accessed(&self, accessed: &Accessed<'_>) {
         let what = match accessed.kind {
             Some(AccessKind::Read) if accessed.hit => What::Hit,
@@ -244,6 +249,9 @@ impl Watcher for Feed {
             None => What::Gone,
         };
         let hash = accessed.key.hash64();
+        if !self.sample.has(hash) {
+            return;
+        }
         if mutation::on(Fault::ShadowsMissAccesses) && hash.is_multiple_of(4) {
             return;
         }
@@ -251,11 +259,15 @@ impl Watcher for Feed {
             return;
         }
         let charged = accessed.charged.unwrap_or(0);
-        self.add(Heard { charged, ..Heard::new(hash, what, accessed.context) });
+        // Of a sample no transaction is whole.
+        let txn = if self.sample == Sample::ALL { accessed.context.txn } else { 0 };
+        self.add(Heard { charged, txn, ..Heard::new(hash, what, accessed.context) });
     }
 
     fn ended(&self, context: &Context, committed: bool) {
-        self.end(context, committed);
+        if self.sample == Sample::ALL {
+            self.end(context, committed);
+        }
     }
 
     fn hints_defined(&self, set: HintSet, meaning: &HintMeaning) {
@@ -285,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_end_comes_with_the_last_access_of_its_transaction() {
-        let feed = Feed::new(8);
+        let feed = Feed::new(8, Sample::ALL);
         read(&feed, 1, 10);
         end(&feed, 1);
         read(&feed, 2, 20);
@@ -306,7 +318,7 @@ mod tests {
     /// Once something is missing, all is until the queue was taken: what comes later does not pass for complete.
     #[test]
     fn a_full_queue_is_torn_until_it_is_taken() {
-        let feed = Feed::new(2);
+        let feed = Feed::new(2, Sample::ALL);
         (1..=5).for_each(|txn| read(&feed, txn, txn));
         feed.say(Word::Cleared { begins_again: false });
         end(&feed, 5);
@@ -324,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_closed_feed_takes_nothing() {
-        let feed = Feed::new(2);
+        let feed = Feed::new(2, Sample::ALL);
         feed.close();
         read(&feed, 1, 1);
         let (answer, asked) = oneshot::channel();

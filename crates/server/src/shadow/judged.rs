@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use forebay::Shadow;
-use forebay::cache::{Cache, LENT_UNNOTICED_BYTES};
+use forebay::cache::{Cache, LENT_UNNOTICED_BYTES, Sample};
 use forebay::policy::{Access, Choice, JUDGED_MAX, Judge, Metered};
 
 use super::ShadowOptions;
@@ -47,8 +47,13 @@ pub struct Row {
     pub policy: String,
     /// The `--memory` that it stands for, in bytes.
     pub memory: u64,
-    /// What was counted.
+    /// What was counted of all that was heard.
     pub metered: Metered,
+    /// The share that it saves of round trips, or of a sample the share that it hits of reads; none before there are
+    /// any.
+    pub saves: Option<f64>,
+    /// Entries.
+    pub entries: u64,
     /// Bytes that its entries take of its budget.
     pub used_bytes: u64,
     /// The budget.
@@ -64,6 +69,8 @@ pub struct Figures {
     pub live: Row,
     /// The shadows, first the one of the live cache.
     pub rows: Vec<Row>,
+    /// Of which keys they have heard.
+    pub sample: Sample,
     /// Accesses and ends of transactions that were told.
     pub heard: u64,
     /// Those that were left out.
@@ -88,6 +95,9 @@ pub(super) struct Judged {
     memory: u64,
     bytes_max: usize,
     live: (String, u64),
+    sample: Sample,
+    /// Hits and misses of the live cache when it was counted from zero.
+    before: (u64, u64),
     /// Of transactions up to this number something may be missing.
     torn_up_to: u64,
     counts: Counts,
@@ -104,7 +114,8 @@ impl Judged {
         let others = options.policies.iter().filter(|choice| choice.to_string() != present);
         let policies: Vec<&Choice> = std::iter::once(&options.present).chain(others).collect();
         let cached = |choice: &Choice, quarters: u32| {
-            let budget_bytes = usize::try_from(budget / 4 * u64::from(quarters)).unwrap_or(usize::MAX);
+            let budget_bytes = budget / 4 * u64::from(quarters) / options.sample.keys();
+            let budget_bytes = usize::try_from(budget_bytes).unwrap_or(usize::MAX);
             let shadow = Some(Shadow::new(choice, budget_bytes, cache.partitions()));
             Cached { policy: choice.to_string(), quarters, budget_bytes, shadow }
         };
@@ -120,6 +131,8 @@ impl Judged {
             memory: options.memory,
             bytes_max: options.bytes_max,
             live: (present, budget),
+            sample: options.sample,
+            before: counted(cache),
             torn_up_to: 0,
             counts: Counts::default(),
             fetched: (0, 0),
@@ -221,7 +234,7 @@ impl Judged {
                 let _ = answer.send(self.figures(cache, now));
                 if begins_again {
                     self.judge.reset();
-                    (self.counts, self.since) = (Counts::default(), now);
+                    (self.counts, self.since, self.before) = (Counts::default(), now, counted(cache));
                 }
             }
         }
@@ -239,7 +252,7 @@ impl Judged {
 
     /// As the live cache does, shadows make way for what it lends.
     fn follow_lent(&mut self, lent_bytes: usize) {
-        let lent = lent_bytes.saturating_sub(LENT_UNNOTICED_BYTES);
+        let lent = lent_bytes.saturating_sub(LENT_UNNOTICED_BYTES) / self.sample.keys() as usize;
         for cached in &mut self.caches {
             let most = cached.budget_bytes - cached.budget_bytes / KEPT_SHARE;
             if let Some(shadow) = &mut cached.shadow {
@@ -260,13 +273,16 @@ impl Judged {
         self.caches.iter().filter_map(|cached| cached.shadow.as_ref()).map(Shadow::bytes).sum()
     }
 
-    fn figures(&self, cache: &Cache, now: Duration) -> Figures {
-        let stats = cache.stats();
+    /// What is known now.
+    pub fn figures(&self, cache: &Cache, now: Duration) -> Figures {
+        let (stats, reads) = (cache.stats(), self.reads(cache));
         let (policy, budget_bytes) = self.live.clone();
         let live = Row {
             policy,
             memory: self.memory,
             metered: self.judge.metered(0),
+            saves: self.saves(0, reads),
+            entries: stats.entries,
             used_bytes: stats.used_bytes,
             budget_bytes,
             left_out: false,
@@ -275,6 +291,8 @@ impl Judged {
             policy: cached.policy.clone(),
             memory: self.memory / 4 * u64::from(cached.quarters),
             metered: self.judge.metered(at + 1),
+            saves: self.saves(at + 1, reads),
+            entries: cached.shadow.as_ref().map_or(0, |shadow| shadow.len() as u64),
             used_bytes: cached.shadow.as_ref().map_or(0, |shadow| shadow.used_bytes() as u64),
             budget_bytes: cached.budget_bytes as u64,
             left_out: cached.shadow.is_none(),
@@ -283,6 +301,7 @@ impl Judged {
         Figures {
             live,
             rows: self.caches.iter().enumerate().map(row).collect(),
+            sample: self.sample,
             heard,
             missed,
             emptied,
@@ -292,4 +311,34 @@ impl Judged {
             bytes_max: self.bytes_max as u64,
         }
     }
+
+    /// Hits of the live cache, and its reads, whether they were heard or not.
+    fn reads(&self, cache: &Cache) -> (u64, u64) {
+        let (hits, misses) = counted(cache);
+        // Others may have counted from zero since.
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        let (hits, misses) = (since(hits, self.before.0), since(misses, self.before.1));
+        (hits, hits + misses)
+    }
+
+    /// A sample of keys has too many reads if a popular key is in it, and too few if none is. How many it should have is
+    /// known. So what counts is what it misses (SHARDS-adj).
+    fn saves(&self, judged: usize, (hits, reads): (u64, u64)) -> Option<f64> {
+        let metered = self.judge.metered(judged);
+        match self.sample {
+            Sample::ALL => metered.thr.rate(),
+            _ if reads == 0 => None,
+            _ if judged == 0 => Some(hits as f64 / reads as f64),
+            sample => {
+                let missed = (metered.reads - metered.reads_hit) * sample.keys();
+                Some(1.0 - missed as f64 / reads as f64)
+            }
+        }
+    }
+}
+
+/// Hits and misses of a cache.
+fn counted(cache: &Cache) -> (u64, u64) {
+    let stats = cache.stats();
+    (stats.hits, stats.misses)
 }
