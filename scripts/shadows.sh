@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What shadows cost a server: its processor time for each request, user and system, all threads, without shadows, with
-# four of them (one policy at four sizes), and with a sample; interleaved runs, medians, and p99 as redis-benchmark has it.
+# four of them (one policy at four sizes), and with a sample. Runs are interleaved; medians, and p99 by redis-benchmark.
 #
 # `scripts/shadows.sh [RUNS]` builds nothing: it takes the release binary, and needs redis-benchmark.
 set -euo pipefail
@@ -10,7 +10,7 @@ RUNS=${1:-7}
 KEYS=${KEYS:-100000}
 REQUESTS=${REQUESTS:-400000}
 PORT=${PORT:-7711}
-forebay=${CARGO_TARGET_DIR:-target}/release/forebay
+forebay=${FOREBAY:-${CARGO_TARGET_DIR:-target}/release/forebay}
 folder=$(mktemp -d)
 server=
 trap '[ -z "$server" ] || kill "$server"; rm -rf "$folder"' EXIT
@@ -33,7 +33,7 @@ run() {
 		read -r command pipeline <<<"$load"
 		before=$(ticks)
 		p99=$(redis-benchmark -p "$PORT" -t "$command" -r "$KEYS" -n "$REQUESTS" -d 300 -P "$pipeline" --csv |
-			awk -F'","' 'END {gsub(/"/, ""); print $7}')
+			awk -F, 'END {gsub(/"/, "", $7); print $7}')
 		after=$(ticks)
 		echo "$name|$command $pipeline|$(((after - before) * 10000000 / REQUESTS))|$p99" >>"$folder/figures"
 	done
@@ -47,14 +47,12 @@ for _ in $(seq "$RUNS"); do
 	run four --shadow s3-fifo --shadow-memory 16MiB
 	run sample --shadow s3-fifo --shadow-memory 16MiB --shadow-sample 16
 done
-echo "load, shadows: ns of processor time a request (median, range), p99 in ms (median); $RUNS runs of $REQUESTS requests"
-sort -t'|' -k2,2 -k1,1 -k3,3n "$folder/figures" | awk -F'|' '
-	{ key = $2 ", " $1; if (!(key in count)) order[++keys] = key; count[key]++; ns[key, count[key]] = $3; ms[key, count[key]] = $4 }
-	END {
-		for (k = 1; k <= keys; k++) {
-			key = order[k]; n = count[key]
-			for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (ms[key, j] < ms[key, i]) { t = ms[key, i]; ms[key, i] = ms[key, j]; ms[key, j] = t }
-			middle = int((n + 1) / 2)
-			printf "%s: %d (%d to %d), p99 %s\n", key, ns[key, middle], ns[key, 1], ns[key, n], ms[key, middle]
-		}
-	}'
+echo "load, shadows: ns of processor time a request (median, range), median p99 in ms; $RUNS runs of $REQUESTS"
+for load in 'get 1' 'get 16' 'set 1'; do
+	for name in none four sample; do
+		of=$(grep "^$name|$load|" "$folder/figures")
+		middle() { cut -d'|' -f"$1" <<<"$of" | sort -n | sed -n "$(((RUNS + 1) / 2))p"; }
+		range=$(cut -d'|' -f3 <<<"$of" | sort -n | sed -n '1p;$p' | paste -sd' ' | sed 's/ / to /')
+		echo "$load, $name: $(middle 3) ($range), p99 $(middle 4)"
+	done
+done

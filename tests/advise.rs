@@ -1,5 +1,5 @@
-//! CACHE ADVISE through the real binary: what a run under lru foretells of other policies and sizes is what a server
-//! with these has; and what is refused.
+//! CACHE ADVISE through the real binary. What a run under lru foretells of other policies and sizes is what a server
+//! with these has.
 
 mod common;
 

@@ -154,7 +154,7 @@ fn store(run: &Run, runtime: &Runtime, folder: &tempfile::TempDir) -> Arc<dyn St
     match run.over {
         Over::Embedded => {
             let options = EmbeddedOptions { durability: Durability::Never, page_cache_bytes: 1 << 20 };
-            Arc::new(Embedded::open(runtime.clone(), &folder.path().join("store"), options).expect("it opens"))
+            Arc::new(Embedded::open(runtime.clone(), folder.path().join("store"), options).expect("it opens"))
         }
         Over::Far => {
             let delay = Delay { fixed: Duration::from_micros(TRIP_US), jitter: Duration::ZERO };

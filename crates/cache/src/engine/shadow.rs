@@ -1,10 +1,11 @@
 //! What a server's cache of documents would keep, without the documents: hashes, sizes and a policy.
 //!
-//! **Invariant.** Told the accesses that a cache of documents is told, in their order, a shadow of that cache's policy,
-//! budget and partitions holds the same keys after each, and has charged as many bytes. So its hits are the cache's,
-//! and with another policy or budget they are those that the cache would have. The rules are those of
-//! `crates/forebay/src/cache`: partitions share one budget, a newcomer takes the place of its own partition's entries
-//! first, and what a policy remembers or learns is charged. `crates/forebay/tests/shadow.rs` compares the two.
+//! **Invariant.** Let a shadow have a cache's policy, budget and partitions, and hear its accesses in their order.
+//! Then it holds the cache's keys after each of them, and has charged as many bytes. So its hits are the cache's. With
+//! another policy or budget they are those that the cache would have. `crates/forebay/tests/shadow.rs` compares them.
+//!
+//! The rules are those of `crates/forebay/src/cache`. Partitions share one budget. A newcomer takes the place of
+//! entries of its partition, and of others only if that is not enough. What a policy remembers or learns is charged.
 //!
 //! A key is known by its hash alone. Two keys of one hash of 64 bits would count as one.
 
@@ -147,7 +148,7 @@ impl Shadow {
         self.install(at, access);
     }
 
-    /// A key leaves: it was changed elsewhere, or nobody knows to what.
+    /// A key leaves: it was changed elsewhere, or what to is not known.
     pub fn remove(&mut self, hash: u64) {
         let at = self.index(hash);
         let part = &mut self.parts[at];
@@ -282,7 +283,8 @@ impl Shadow {
         room
     }
 
-    /// Evicts until `bytes` more fit: from the own partition first, in batches of the policy's choice, then from others.
+    /// Evicts until `bytes` more fit: from the own partition first, in batches of the policy's choice, then from
+    /// others.
     fn make_room(&mut self, at: usize, access: &Access, bytes: usize) -> bool {
         let (parts, budget) = (&mut self.parts, &mut self.budget);
         if bytes > budget.room {

@@ -1,5 +1,5 @@
-//! How many round trips of transactions a cache saves (DeToX, definitions 5 to 7), for several caches at once that are
-//! asked for the same keys.
+//! How many round trips of transactions a cache saves (DeToX, definitions 5 to 7). Several caches that are asked for
+//! the same keys are judged together.
 //!
 //! A *level* is what a transaction asks for at the same time. It costs a round trip unless all that it reads is cached;
 //! one that writes costs one always. Where the graph of the transaction's type is known its critical length counts

@@ -487,8 +487,7 @@ mod tests {
     /// A limit that is added to the server or to transactions must be added here.
     #[test]
     fn every_limit_is_a_setting() {
-        let limits = format!("{:?} {:?}", ServerLimits::default(), TxnLimits::default());
-        for word in limits.split([' ', '{', '}', ',']) {
+        for word in format!("{:?} {:?}", ServerLimits::default(), TxnLimits::default()).split([' ', '{', '}', ',']) {
             // `authenticated` is what a connection is, not what an operator sets.
             let Some(field) = word.strip_suffix(':').filter(|field| !["request", "authenticated"].contains(field))
             else {

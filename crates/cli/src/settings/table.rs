@@ -87,7 +87,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Cache, "shadow-memory", Bytes, shadows.memory,
         "What they may take of --memory; while it is too much, those of the largest size go"),
     setting!(Cache, "shadow-sample", Count, shadows.sample,
-        "They hear of one key in so many, a power of two; above 1 they tell hits of reads only, and cost nearly nothing"),
+        "They hear of one key in so many, a power of two; above 1 they tell hits of reads only, and cost less"),
     setting!(Cache, "warm-file", FileOrOff, warm_file,
         "File with the keys that are cached, written now and then and at an orderly end; a start reads their documents \
          again from the store, beside clients"),

@@ -29,7 +29,7 @@ pub const SHADOW: &[Metric] = &[
                it would have hit; the label is its policy and the --memory that it stands for",
         value: Value::Each("shadow", |view, take| each(view, |row| row.saves, take)),
     },
-    maybe("forebay_shadow_live_ratio", Kind::Gauge, "The same of the cache that clients have", |view| {
+    maybe("forebay_shadow_live_ratio", Kind::Gauge, "That share of the cache that clients have", |view| {
         figures(view)?.live.saves
     }),
     maybe(

@@ -2,8 +2,8 @@
 //!
 //! * *Round trips saved* is the transactional hit rate (DeToX, definition 7) of all transactions that committed, plain
 //!   commands too. A round trip of a write is never saved.
-//! * *Mean* is what a transaction waits for the store: its round trips that read, by the mean time of a read of the
-//!   store, and its commit, if the store measures that. What a hit takes is not counted.
+//! * *Mean* is what a transaction waits for the store. Each of its round trips that read takes the mean time of a read.
+//!   Its commit takes the mean time of a commit, if the store measures that. What a hit takes is not counted.
 //! * Of a *sample of keys* no transaction is whole. So the share is that of reads that hit, and the mean is that of a
 //!   read.
 //! * An advice is given only where the shadow of what runs agrees with the live cache, and has missed next to nothing.
@@ -315,7 +315,7 @@ mod tests {
             "\ndetox at 64 MiB: saves 65.0 %",
             "\nheard: 50000 accesses of 10000 transactions in 60 s, 0 missed; a read of the store takes 4.00 ms; ",
             "\ndetox at 256 MiB would save 77.0 % of round trips (now 61.2 %): mean 1.64 ms in place of 2.90; \
-             lru would need 469 MiB.",
+             lru would need 470 MiB.",
         ] {
             assert!(told.contains(line), "{line}: {told}");
         }

@@ -2,10 +2,11 @@
 //!
 //! **Invariant.** What is taken out is all that the cache told, in its order, or it is said what is missing. When the
 //! queue is full the feed is *torn*: nothing more comes in until all has been taken out, and accesses are counted as
-//! missed. A transaction of which something may be missing is told by its number: numbers rise, so it has one that is
-//! no higher than the highest that was met by the end of the tear. Of keys that leave, and of what policies are told,
-//! nothing may be missing without being said, since a shadow would then hit where the cache can't: so if a key that
-//! leaves finds no room, all are said to have left.
+//! missed.
+//!
+//! A transaction of which something may be missing is known by its number. Numbers rise. So it has one that is no
+//! higher than the highest that was met by the end of the tear. If a key that leaves finds no room, all keys are said
+//! to have left. A shadow that keeps it would hit where the cache can't. What policies are told always finds room.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -332,6 +333,12 @@ mod tests {
         (0..2).for_each(|hash| feed.add(Heard::new(hash, What::Hit, &none)));
         feed.add(Heard::new(9, What::Gone, &none));
         assert!(feed.take(Batch::default()).tear.is_some_and(|tear| tear.gone), "a key that left is never forgotten");
+    }
+
+    #[test]
+    fn a_tear_that_is_not_said_is_found() {
+        let _on = mutation::put_back(Some(Fault::ShadowsTornUnsaid));
+        assert!(std::panic::catch_unwind(a_full_queue_is_torn_until_it_is_taken).is_err());
     }
 
     #[test]

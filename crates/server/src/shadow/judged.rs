@@ -230,7 +230,7 @@ impl Judged {
                 self.judge.register_graph(txn_type, &graph);
             }
             Word::Asked { begins_again, answer } => {
-                // Whoever asked may have gone.
+                // The client that asked may have gone.
                 let _ = answer.send(self.figures(cache, now));
                 if begins_again {
                     self.judge.reset();
@@ -321,8 +321,8 @@ impl Judged {
         (hits, hits + misses)
     }
 
-    /// A sample of keys has too many reads if a popular key is in it, and too few if none is. How many it should have is
-    /// known. So what counts is what it misses (SHARDS-adj).
+    /// A sample of keys has too many reads if a popular key is in it, and too few if none is. How many it should have
+    /// is known. So what counts is what it misses (SHARDS-adj).
     fn saves(&self, judged: usize, (hits, reads): (u64, u64)) -> Option<f64> {
         let metered = self.judge.metered(judged);
         match self.sample {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! As a rule nothing is sampled. A sample of keys has no whole transactions. A sample of transactions has the popular
-//! keys of all and the seldom ones of some, so no size stands for the size of the whole. What shadows take is bounded
+//! keys of all, and some of the others. So no size stands for the size of the whole. What shadows take is bounded
 //! otherwise: while it is too much, those of the largest size go, and are said to have gone. Where an operator wants a
 //! sample of keys, hits of reads are told, and nothing of transactions. Hits of other keys then cost nothing.
 
@@ -33,7 +33,7 @@ pub use judged::{Figures, Row, SHADOW_POLICIES_MAX};
 /// How often what was told is taken out.
 const DRAIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often figures are made for whom asks nothing.
+/// How often figures are made that no client has asked for.
 const FIGURES_PAUSE: Duration = Duration::from_secs(1);
 
 /// One so-manyth of what shadows may take is the queue's, if that is less than [`SHADOW_QUEUE_MAX`] accesses take.
