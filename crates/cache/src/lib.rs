@@ -45,8 +45,8 @@ mod sync;
 
 pub use engine::{
     Ahead, Buffers, CAPACITY_MAX, Cause, DEFERRED_SHARE, Found, Full, Guard, Held, HeldGuard, Inline, Item, Keyed,
-    NoRoom, PINS_MAX, Packed, Plain, Pointers, Present, Put, Readers, Retired, Seen, Sight, Sighted, TooLarge, Words,
-    Writer,
+    NoRoom, PINS_MAX, Packed, Plain, Pointers, Present, Put, Readers, Retired, Seen, Shadow, Sight, Sighted, TooLarge,
+    Words, Writer,
 };
 #[doc(hidden)]
 pub use local::{BlockReader, BlockWriter, NoBlock};

@@ -13,6 +13,7 @@ use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
 use forebay_server::graphs::ReadSql;
+use forebay_server::shadow::{ShadowOptions, Shadows};
 use forebay_server::tls::{Tls, TlsFiles};
 use forebay_server::{Access, Http, Reserved, Server, ServerLimits, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -97,8 +98,10 @@ impl Node {
         };
         let (store, gate, (plain, http, tls)) = open_store(settings, &runtime, listen).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
+        let shadows = settings.shadow_options();
+        let shadow_bytes = shadows.as_ref().map_or(0, |shadows| shadows.bytes_max);
         let cache = CacheOptions {
-            budget_bytes: memory.saturating_sub(store.memory_bytes()),
+            budget_bytes: memory.saturating_sub(store.memory_bytes() + shadow_bytes),
             partitions: settings.partitions,
             policy: settings.policy.policy,
             policy_values: settings.policy.values.clone(),
@@ -126,13 +129,7 @@ impl Node {
         let options = ServerOptions { engine, limits, threads, access, tls, trace_dir, gate: gate.clone() };
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
-        if settings.measure_thr {
-            shared.engine.cache().measure_transactions();
-        }
-        if let Some(path) = &settings.graphs {
-            let registered = shared.read_graphs(path, SQL).map_err(CommandError::Usage)?;
-            tracing::info!(types = registered.new, "read the graphs of transaction types");
-        }
+        follow_transactions(settings, &shared, shadows.as_ref())?;
         // Before the store may go away; if it is away already, the first client that gives an id tries again.
         if let Err(error) = shared.given.load(&**shared.engine.store(), shared.engine.runtime().elapsed()).await {
             tracing::debug!(%error, "ids that clients gave before the start are not known yet");
@@ -283,6 +280,25 @@ pub fn check_files(settings: &Settings, runtime: &runtime::Runtime) -> Result<()
 const SQL: Option<ReadSql> = Some(crate::graph::parse_sql);
 #[cfg(not(feature = "lab"))]
 const SQL: Option<ReadSql> = None;
+
+/// What hears of transactions beside the policy, and what they look like.
+fn follow_transactions(
+    settings: &Settings,
+    shared: &Arc<Shared>,
+    shadows: Option<&ShadowOptions>,
+) -> Result<(), CommandError> {
+    if settings.measure_thr {
+        shared.engine.cache().measure_transactions();
+    }
+    if let Some(shadows) = shadows {
+        Shadows::start(shared, shadows);
+    }
+    if let Some(path) = &settings.graphs {
+        let registered = shared.read_graphs(path, SQL).map_err(CommandError::Usage)?;
+        tracing::info!(types = registered.new, "read the graphs of transaction types");
+    }
+    Ok(())
+}
 
 fn check_graphs(settings: &Settings) -> Result<(), CommandError> {
     let Some(path) = &settings.graphs else { return Ok(()) };

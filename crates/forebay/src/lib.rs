@@ -33,7 +33,7 @@ pub mod value;
 pub mod version;
 
 pub use change::Change;
-pub use forebay_cache::{graph, hint, policy};
+pub use forebay_cache::{Shadow, graph, hint, policy};
 pub use key::{Key, KeyRef};
 pub use read::Read;
 pub use value::{Blob, Bytes, Data, Value};

@@ -36,6 +36,7 @@ mod replies;
 mod room;
 mod session;
 pub mod settings;
+pub mod shadow;
 pub mod slowlog;
 mod state;
 mod stop;

@@ -1,6 +1,7 @@
 //! What is measured: one table, from which `/metrics` and `docs/metrics.md` come.
 
 mod database;
+mod shadow;
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -10,6 +11,7 @@ use forebay::outage::{Counts, Gate, GateState, Mode};
 use forebay::store::figures::StoreFigures;
 
 use crate::command;
+use crate::shadow::Figures;
 use crate::state::Shared;
 use crate::tally::BUCKETS;
 
@@ -26,13 +28,16 @@ pub struct View<'a> {
     pub gate: Option<GateState>,
     /// Of its store, if that is a database.
     pub store: Option<StoreFigures>,
+    /// Of its shadows, if it has any.
+    pub shadows: Option<Figures>,
 }
 
 impl View<'_> {
     /// A look at `shared` now.
     pub fn of(shared: &Shared) -> View<'_> {
         let (gate, store) = (shared.gate.as_ref().map(Gate::state), shared.engine.store().figures());
-        View { shared, cache: shared.engine.cache().stats(), gate, store }
+        let (cache, shadows) = (shared.engine.cache().stats(), shared.shadows.latest());
+        View { shared, cache, gate, store, shadows }
     }
 
     /// The mode of its store.
@@ -124,7 +129,7 @@ const fn of_commands(name: &'static str, help: &'static str, read: ReadEach) -> 
 
 /// All metrics.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    METRICS.iter().chain(database::DATABASE)
+    METRICS.iter().chain(database::DATABASE).chain(shadow::SHADOW)
 }
 
 /// Those of the server itself.

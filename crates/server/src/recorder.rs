@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay::cache::{AccessKind, Accessed, Cache, Context, Watcher};
-use forebay::hint::HintSet;
+use forebay::hint::{HintMeaning, HintSet};
 use forebay::runtime::Runtime;
 use forebay::value::{Data, Value};
 use forebay_trace::dictionary::{HintSchema, HintSetDefinition};
@@ -418,7 +418,7 @@ impl Watcher for Tap {
         self.recorder.add(&self.runtime, 0, None, |time_us| record(context, kind, time_us));
     }
 
-    fn hints_defined(&self, set: HintSet) {
+    fn hints_defined(&self, set: HintSet, _: &HintMeaning) {
         self.recorder.add_hint_sets(set.0);
     }
 }

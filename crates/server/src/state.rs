@@ -23,6 +23,7 @@ use crate::outage::Modes;
 use crate::pause::Pause;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
+use crate::shadow::Shadows;
 use crate::slowlog::{Latency, Slowlog};
 pub use crate::stop::Stop;
 use crate::tracking::Trackers;
@@ -118,6 +119,8 @@ pub struct Shared {
     pub graphs_path: OnceLock<(PathBuf, Option<ReadSql>)>,
     /// CACHE TRACE.
     pub recorder: Arc<Recorder>,
+    /// CACHE ADVISE.
+    pub shadows: Shadows,
     /// LEASE.
     pub leases: Arc<Leases>,
     /// CLIENT TRACKING.
@@ -222,6 +225,7 @@ impl Shared {
             walks: Walks::default(),
             graphs_path: OnceLock::new(),
             recorder: Arc::new(Recorder::new(options.trace_dir)),
+            shadows: Shadows::default(),
             modes,
             given,
         }

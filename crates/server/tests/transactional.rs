@@ -98,6 +98,7 @@ async fn levels_vertices_and_ends_reach_the_policy() {
         thr: Thr { length: 3, hits: 0 },
         transactions: 1,
         by_graph: 1,
+        writers: 1,
         levels: 3,
         levels_hit: 0,
         reads: 3,

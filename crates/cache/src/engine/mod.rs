@@ -68,6 +68,7 @@ mod queues;
 mod ranks;
 mod reclaim;
 mod segment;
+mod shadow;
 mod shard;
 mod slab;
 mod slot;
@@ -97,6 +98,7 @@ pub use pointers::{Cause, DEFERRED_SHARE, Found, HeldGuard, PINS_MAX, Pointers, 
 pub(crate) use pointers::{Due, HeldListener, Life, Listener, Rule, Under};
 pub(crate) use queues::Ghosts;
 pub use reclaim::Guard;
+pub use shadow::Shadow;
 pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};
 use slot::sealed::Words as _;

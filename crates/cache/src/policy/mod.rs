@@ -28,6 +28,7 @@ mod heap;
 mod hinted;
 mod history;
 mod hyperbolic;
+mod judge;
 mod lecar;
 mod lfu;
 mod life;
@@ -58,7 +59,8 @@ use crate::hint::{HintMeaning, HintSet};
 use directory::Directory;
 
 pub use choice::{Choice, choose, markdown_table};
-pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
+pub use judge::{JUDGED_MAX, Judge, METERED_LEVELS_MAX, METERED_OPEN_MAX, Metered};
+pub use meter::Meter;
 
 // What a transaction type looks like, as a policy is told.
 pub use crate::graph::Graph;

@@ -324,6 +324,49 @@ impl Form<Choice> for PolicyName {
     }
 }
 
+/// Several policies, or `off`.
+pub struct PolicyNames;
+
+impl Form<Vec<Choice>> for PolicyNames {
+    const VALUE: &'static str = "NAMES|off";
+
+    fn choices() -> String {
+        "lru,s3-fifo:small=0.2,detox, as --policy has them, between commas or with a flag each; or off".into()
+    }
+
+    fn read(text: &str) -> Result<Vec<Choice>, String> {
+        if text == OFF {
+            return Ok(Vec::new());
+        }
+        let mut names: Vec<String> = Vec::new();
+        for part in text.split([',', ';']).map(str::trim) {
+            match names.last_mut() {
+                // A further parameter of the policy before.
+                Some(last) if part.contains('=') && !part.contains(':') => {
+                    last.push(',');
+                    last.push_str(part);
+                }
+                _ => names.push(part.to_owned()),
+            }
+        }
+        let mut choices: Vec<Choice> = Vec::new();
+        for choice in names.iter().map(|name| PolicyName::read(name)) {
+            let choice = choice?;
+            if choices.iter().all(|known| known.to_string() != choice.to_string()) {
+                choices.push(choice);
+            }
+        }
+        Ok(choices)
+    }
+
+    fn show(value: &Vec<Choice>) -> String {
+        match value.is_empty() {
+            true => OFF.into(),
+            false => value.iter().map(Choice::to_string).collect::<Vec<_>>().join(","),
+        }
+    }
+}
+
 /// One word of a few.
 macro_rules! words {
     ($form:ident, $type:ident, $value:literal, $($word:literal => $variant:ident),+) => {

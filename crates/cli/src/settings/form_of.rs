@@ -12,8 +12,8 @@ use super::choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoi
 use super::form::OutsideWord;
 use super::form::{
     AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
-    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store, Switch, ThreadCount,
-    UnwatchedWord,
+    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, PolicyNames, StaleMs, Store, Switch,
+    ThreadCount, UnwatchedWord,
 };
 #[cfg(feature = "postgres")]
 use super::map::Maps;
@@ -68,6 +68,7 @@ form_of! {
     OnWriteWord: OnWrite,
     OnOutageWord: OnOutage,
     PolicyName: Choice,
+    PolicyNames: Vec<Choice>,
     Store: StoreChoice,
     Switch: bool,
     ThreadCount: Threads,

@@ -15,6 +15,7 @@ mod literal;
 mod map;
 mod names;
 mod number;
+mod shadows;
 mod shares;
 mod typed;
 
@@ -23,8 +24,7 @@ use std::path::PathBuf;
 
 use forebay::outage::{BreakerSettings, OnConflict};
 use forebay::policy::{Choice, choose};
-use forebay::txn::OnWrite;
-use forebay::txn::TxnLimits;
+use forebay::txn::{OnWrite, TxnLimits};
 use forebay_server::ServerLimits;
 
 pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
@@ -33,8 +33,8 @@ pub use error::SettingsError;
 use form::OutsideWord;
 use form::{
     AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
-    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store, Switch, ThreadCount,
-    UnwatchedWord,
+    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, PolicyNames, StaleMs, Store, Switch,
+    ThreadCount, UnwatchedWord,
 };
 use form_of::FormOf;
 #[cfg(feature = "postgres")]
@@ -43,6 +43,7 @@ pub use names::{is_like, misspelt};
 use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
 #[cfg(feature = "lab")]
 pub use number::{PARTITIONS_MAX, THREADS_MAX};
+use shadows::ShadowSettings;
 pub use typed::{Origin, Typed, arguments};
 
 use crate::secret;
@@ -133,6 +134,8 @@ pub struct Settings {
     pub graphs: Option<PathBuf>,
     /// Whether transactional hits are counted whatever the policy.
     pub measure_thr: bool,
+    /// Policies to compare with the one that decides.
+    pub shadows: ShadowSettings,
     /// Where the keys are that are cached.
     pub warm_file: Option<PathBuf>,
     /// How often they are written there, in ms.
@@ -277,6 +280,7 @@ impl Default for Settings {
             partitions: 16,
             graphs: None,
             measure_thr: false,
+            shadows: ShadowSettings::default(),
             warm_file: None,
             warm_every_ms: 300_000,
             trace_dir: None,
@@ -425,6 +429,7 @@ impl Settings {
         if let Some(why) = self.too_many_partitions() {
             return wrong("partitions", why);
         }
+        self.shadows.wrong(self.memory, &self.policy).map_or(Ok(()), |(name, why)| wrong(name, why))?;
         self.check_store(&wrong)?;
         if self.breaker.pause_ms > self.breaker.pause_ms_max {
             let most = self.breaker.pause_ms_max;
@@ -482,8 +487,7 @@ mod tests {
     /// A limit that is added to the server or to transactions must be added here.
     #[test]
     fn every_limit_is_a_setting() {
-        let limits = format!("{:?} {:?}", ServerLimits::default(), TxnLimits::default());
-        for word in limits.split([' ', '{', '}', ',']) {
+        for word in format!("{:?} {:?}", ServerLimits::default(), TxnLimits::default()).split([' ', '{', '}', ',']) {
             // `authenticated` is what a connection is, not what an operator sets.
             let Some(field) = word.strip_suffix(':').filter(|field| !["request", "authenticated"].contains(field))
             else {

@@ -56,7 +56,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 15] = [
+static SHARES: [Share; 16] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -92,6 +92,9 @@ static SHARES: [Share; 15] = [
     Share { name: "lease-rates-max", part: RATE_MEMORY, floor: 4 << 10, most: 1 << 20,
         set: |to, documents| to.server.lease_rates_max = usize_of(documents),
         total: Some(|of| (of.server.lease_rates_max * WriteRates::ENTRY_BYTES) as u64) },
+    // Taken off the cache's budget where there are shadows.
+    Share { name: "shadow-memory", part: 8, floor: MIB, most: u64::MAX,
+        set: |to, bytes| to.shadows.memory = bytes, total: None },
     Share { name: "outage-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.outage_bytes_max = bytes, total: None },
 ];

@@ -81,6 +81,13 @@ pub static SETTINGS: &[Setting] = &[
         "Graphs of transaction types in TOML or SQL, as `forebay graph` reads them: a file, or all of a folder"),
     setting!(Cache, "measure-thr", Switch, measure_thr,
         "Count transactional hits whatever the policy; those that follow transactions do by themselves"),
+    setting!(Cache, "shadow", PolicyNames, shadows.policies,
+        "Policies that hear what the cache hears, without values, at half, one, two and four times the memory: CACHE \
+         ADVISE says what they would save"),
+    setting!(Cache, "shadow-memory", Bytes, shadows.memory,
+        "What they may take of --memory; while it is too much, those of the largest size go"),
+    setting!(Cache, "shadow-sample", Count, shadows.sample,
+        "They hear of one key in so many, a power of two; above 1 they tell hits of reads only, and cost less"),
     setting!(Cache, "warm-file", FileOrOff, warm_file,
         "File with the keys that are cached, written now and then and at an orderly end; a start reads their documents \
          again from the store, beside clients"),

@@ -68,8 +68,11 @@ fn argument(setting: &'static Setting) -> Arg {
         .action(ArgAction::Set)
         .hide_short_help(setting.group == Group::Limits);
     // Only these make sense several times; of all others clap says that they don't.
-    let argument =
-        if matches!(setting.name, "map" | "http-host") { argument.action(ArgAction::Append) } else { argument };
+    let argument = if matches!(setting.name, "map" | "http-host" | "shadow") {
+        argument.action(ArgAction::Append)
+    } else {
+        argument
+    };
     match setting.is_switch() {
         true => argument.num_args(0..=1).default_missing_value("true"),
         false => argument,

@@ -48,7 +48,7 @@ pub use options::{CacheOptions, Context};
 pub use reading::{Look, Reading, Word};
 pub use standing::{Line, Resumed, Standing};
 pub use stats::CacheStats;
-pub use watch::{Accessed, Watcher};
+pub use watch::{Accessed, Sample, Watcher};
 
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;
@@ -65,7 +65,7 @@ use forebay_cache::Readers;
 use guard::{Beside, Guard, Guarded};
 use hits::{Hits, Turns};
 use partition::Partition;
-use transactions::Following;
+use transactions::{Following, Told};
 
 /// One so-manyth of the budget may be out of sight and not dropped, since readers may see it, before nothing new is
 /// let in; at least [`DEFERRED_BYTES_MIN`].
@@ -242,6 +242,7 @@ impl Cache {
             let freed = partition.clear(&of);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        self.tell_cleared(false);
         self.changed(Changed::Everything);
     }
 
@@ -261,6 +262,7 @@ impl Cache {
         }
         drop(partitions);
         self.charge_learned();
+        self.tell_cleared(true);
         self.changed(Changed::Everything);
     }
 
@@ -268,7 +270,7 @@ impl Cache {
     pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
         self.inner.learned.define_hints(set, meaning);
         self.charge_learned();
-        self.tell_hints(set);
+        self.tell_hints(set, meaning);
     }
 
     /// Charges what is learned over all partitions; whether that has changed.
@@ -310,7 +312,7 @@ impl Cache {
         if !partition.fetched(key, id, read) && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
-        partition.tell(key.borrow(), read, entering.kind, false, entering.context);
+        partition.tell(key.borrow(), read, Told::of(entering.kind), entering.context);
         self.install(&mut partition, hash, key, read, entering);
         partition.end_flight(key, Some(id));
         true
@@ -320,7 +322,7 @@ impl Cache {
     /// of it is dropped, since it is older.
     fn install(&self, partition: &mut Partition, hash: u64, key: &Key, read: &Read, entering: Entering<'_>) {
         if entering.kind == AccessKind::Write {
-            partition.tell(key.borrow(), read, entering.kind, false, entering.context);
+            partition.tell(key.borrow(), read, Told::of(entering.kind), entering.context);
         }
         let charged = charge(key, read, self.inner.policy);
         let slot = partition.slot(hash, key.borrow());

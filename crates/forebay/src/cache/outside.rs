@@ -49,7 +49,10 @@ impl Cache {
         let same = cached.value == read.value;
         let freed = match same {
             true => partition.restamp(key, cached.version, read.version),
-            false => partition.remove(key),
+            false => {
+                partition.tell_gone(key.borrow(), None);
+                partition.remove(key)
+            }
         };
         drop(partition);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);

@@ -101,7 +101,7 @@ impl Partition {
 
     /// A hit of the entry in this slot.
     pub(super) fn touch(&mut self, slot: Slot, hash: u64, context: &Context) {
-        if !self.watchers.is_empty() {
+        if self.watchers.iter().any(|watcher| watcher.sample().has(hash)) {
             self.tell_hit(slot, context);
         }
         match self.policy.hits {

@@ -83,7 +83,7 @@ impl Cache {
 
     /// Counts the hit of a look that held.
     pub fn touch(&self, hash: u64, word: Word<'_>, context: &Context, reading: &Reading<'_>) {
-        let partition = self.inner.following.anybody().then(|| self.inner.partition_of(hash));
+        let partition = self.inner.following.hears(hash).then(|| self.inner.partition_of(hash));
         match partition {
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             Some(_) if !word.0.holds() => self.inner.beside.readers.count(true, &reading.0),
@@ -128,7 +128,7 @@ impl Inner {
         context: &Context,
         may: impl Fn(Sight<'_, Apart>) -> bool,
     ) -> Option<Read> {
-        let partition = self.following.anybody().then(|| self.partition_of(hash));
+        let partition = self.following.hears(hash).then(|| self.partition_of(hash));
         let reading = Reading(self.beside.readers.pin());
         let found = self.find(hash, key, &reading).filter(|found| may(found.sight))?;
         let read = View::from(found.item).read();

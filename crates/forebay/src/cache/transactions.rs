@@ -6,9 +6,9 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::partition::Partition;
-use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced};
+use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Sample, Watcher, forced};
 use crate::error::there;
-use crate::hint::HintSet;
+use crate::hint::{HintMeaning, HintSet};
 use crate::key::KeyRef;
 use crate::policy::{Access, Graph, Meter, Slot};
 use crate::read::Read;
@@ -21,10 +21,14 @@ const PARTITIONS_TOLD_MAX: usize = 64;
 /// 2^64 over the golden ratio: spreads numbers over partitions.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Counted for each that follows transactions: more than the word of any sample.
+const FOLLOWED: usize = 256;
+
 /// What follows transactions.
 #[derive(Default)]
 pub(super) struct Following {
-    /// Watchers, and one more for a policy that follows transactions.
+    /// Times [`FOLLOWED`]: watchers of all keys, and one more for a policy that follows transactions. And beside that,
+    /// of which keys others want to hear: the word of a [`Sample`].
     count: AtomicUsize,
     watchers: Mutex<Vec<Arc<dyn Watcher>>>,
     meter: OnceLock<Arc<Meter>>,
@@ -33,7 +37,23 @@ pub(super) struct Following {
 impl Following {
     #[inline]
     pub(super) fn anybody(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+        self.count.load(Ordering::Relaxed) >= FOLLOWED
+    }
+
+    /// Whether anybody wants to hear of the key with this hash.
+    #[inline]
+    pub(super) fn hears(&self, hash: u64) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        count != 0 && (count >= FOLLOWED || Sample::of_word(count).is_some_and(|sample| sample.has(hash)))
+    }
+
+    /// Says so again, for these watchers.
+    fn count(&self, watchers: &[Arc<dyn Watcher>], policy_follows: bool) {
+        let (of_all, of_some): (Vec<Sample>, Vec<Sample>) =
+            watchers.iter().map(|watcher| watcher.sample()).partition(|sample| *sample == Sample::ALL);
+        let largest = of_some.iter().map(|sample| sample.word()).min().unwrap_or(0);
+        let count = (of_all.len() + usize::from(policy_follows)) * FOLLOWED + largest;
+        self.count.store(count, Ordering::Relaxed);
     }
 }
 
@@ -62,7 +82,7 @@ impl Cache {
 
     pub(super) fn follow_policy(&self) {
         if self.inner.learned.follows_transactions() {
-            self.inner.following.count.fetch_add(1, Ordering::Relaxed);
+            self.inner.following.count(&self.watchers(), true);
             self.measure_transactions();
         }
     }
@@ -83,19 +103,19 @@ impl Cache {
 
     /// Has `watcher` told of all that follows.
     pub fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.watchers().push(watcher.clone());
-        self.inner.following.count.fetch_add(1, Ordering::Relaxed);
+        let mut watchers = self.watchers();
+        watchers.push(watcher.clone());
+        self.inner.following.count(&watchers, self.inner.learned.follows_transactions());
+        drop(watchers);
         self.inner.all().for_each(|mut partition| partition.add_watcher(watcher.clone()));
     }
 
     /// Has it told no more.
     pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
         let mut watchers = self.watchers();
-        let before = watchers.len();
         watchers.retain(|other| !Arc::ptr_eq(other, watcher));
-        let removed = before - watchers.len();
+        self.inner.following.count(&watchers, self.inner.learned.follows_transactions());
         drop(watchers);
-        self.inner.following.count.fetch_sub(removed, Ordering::Relaxed);
         self.inner.all().for_each(|mut partition| partition.remove_watcher(watcher));
     }
 
@@ -103,8 +123,12 @@ impl Cache {
         self.inner.following.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell_hints(&self, set: HintSet) {
-        self.watchers().iter().for_each(|watcher| watcher.hints_defined(set));
+    pub(super) fn tell_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        self.watchers().iter().for_each(|watcher| watcher.hints_defined(set, meaning));
+    }
+
+    pub(super) fn tell_cleared(&self, begins_again: bool) {
+        self.watchers().iter().for_each(|watcher| watcher.cleared(begins_again));
     }
 
     /// A transaction has ended: of all that it asked for and wrote the cache has heard. A rerun keeps its number, and
@@ -144,6 +168,7 @@ impl Cache {
         if let Some(meter) = self.meter() {
             meter.register_graph(txn_type, graph);
         }
+        self.watchers().iter().for_each(|watcher| watcher.graph_registered(txn_type, graph));
     }
 
     /// Bytes that the policy takes, for entries and beyond.
@@ -153,9 +178,25 @@ impl Cache {
 
     /// A read was answered that no fill stands for: beside a commit on its way, or by another's fetch.
     pub(crate) fn read_beside(&self, key: KeyRef<'_>, read: &Read, context: &Context) {
-        if self.follows_transactions() {
-            self.inner.partition(key).tell(key, read, AccessKind::Read, false, context);
+        if self.inner.following.hears(key.hash64()) {
+            let access = Told { kind: AccessKind::Read, beside: true };
+            self.inner.partition(key).tell(key, read, access, context);
         }
+    }
+}
+
+/// What was done in an access that is no hit.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    pub kind: AccessKind,
+    /// The policy does not hear of it.
+    pub beside: bool,
+}
+
+impl Told {
+    /// Of an access that comes to the policy.
+    pub fn of(kind: AccessKind) -> Told {
+        Told { kind, beside: false }
     }
 }
 
@@ -176,16 +217,17 @@ impl Partition {
         self.order.ended(txn, committed);
     }
 
-    /// Tells of an access to a document in the state `read`.
-    pub(super) fn tell(&self, key: KeyRef<'_>, read: &Read, kind: AccessKind, hit: bool, context: &Context) {
+    /// Tells of an access that is no hit, to a document in the state `read`.
+    pub(super) fn tell(&self, key: KeyRef<'_>, read: &Read, access: Told, context: &Context) {
         if self.watchers.is_empty() {
             return;
         }
         let charged = ENTRY_OVERHEAD_BYTES + Record::heap_bytes(key.name.len(), read);
         self.tell_all(&Accessed {
             key,
-            kind: Some(kind),
-            hit,
+            kind: Some(access.kind),
+            hit: false,
+            beside: access.beside,
             size: size(key, read),
             charged: Some(charged.min(u32::MAX as usize) as u32),
             value: read.value.as_ref(),
@@ -203,6 +245,7 @@ impl Partition {
             key,
             kind: Some(AccessKind::Read),
             hit: true,
+            beside: false,
             size: size(key, &read),
             charged: Some(charged.min(u32::MAX as usize) as u32),
             value: read.value.as_ref(),
@@ -215,7 +258,8 @@ impl Partition {
         if !self.watchers.is_empty() {
             let (kind, none) = (written.map(|_| AccessKind::Write), Context::default());
             let context = written.unwrap_or(&none);
-            self.tell_all(&Accessed { key, kind, hit: false, size: None, charged: None, value: None, context });
+            let (hit, beside, size, charged, value) = (false, false, None, None, None);
+            self.tell_all(&Accessed { key, kind, hit, beside, size, charged, value, context });
         }
     }
 

@@ -402,4 +402,10 @@ pub enum Fault {
     AgeIgnored,
     /// What a strict transaction has read is looked at once, and not held until it is decided.
     StrictUnheld,
+    /// Shadows miss some accesses, and nothing says so.
+    ShadowsMissAccesses,
+    /// Shadows do not hear of keys that leave the cache because they have changed elsewhere.
+    ShadowsKeepGone,
+    /// What a full queue has left out is not counted, and its transactions pass for whole.
+    ShadowsTornUnsaid,
 }

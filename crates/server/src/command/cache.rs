@@ -8,7 +8,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 use super::family::{self, Sub, SubRun, is, text};
-use super::{Command, Flag, Group, Keys, Run, outage, outside};
+use super::{Command, Flag, Group, Keys, Run, advise, outage, outside};
 use crate::graphs::{GraphFigures, TypeFigures};
 use crate::recorder::{Recorder, Trace};
 use crate::session::Session;
@@ -67,6 +67,7 @@ pub(super) const SUBS: &[Sub] = &[
         flags: &[Flag::Admin],
         run: SubRun::Engine(trace),
     },
+    advise::ADVISE,
     outside::SYNC,
     outside::INVALIDATE,
     outside::RELOAD,

@@ -148,5 +148,6 @@ fn reset_stat(session: &mut Session, _: Frame<'_>) -> Reply {
     shared.figures.reset();
     shared.tally.reset();
     shared.engine.cache().reset_stats();
+    shared.shadows.begin_again();
     Reply::OK
 }

@@ -6,6 +6,7 @@
 //! function serves a plain command, MULTI/EXEC and TXN.
 
 mod acl;
+mod advise;
 mod cache;
 mod call;
 mod catalogue;
