@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -294,4 +295,27 @@ fn wide_requests_have_their_turn() {
     for seed in 0..10 {
         assert_eq!(wide_pipelines(seed), Ended::Done, "seed {seed}");
     }
+}
+
+/// What looks through a large document gives others their turn before the next request of the pipeline.
+#[tokio::test]
+async fn what_takes_long_gives_others_their_turn_between_two_requests() {
+    async fn polls(fields: usize) -> usize {
+        let shared = server(|_| {});
+        let mut peer = Peer::new(&shared);
+        for field in 0..fields {
+            let request = format!("HSET h {field}{} v", "a".repeat(40_000));
+            peer.say(&request).await;
+        }
+        let requests = vec!["HSCAN h 0 MATCH none"; 20].join("\n");
+        let (mut scans, mut polls) = (Box::pin(peer.say(&requests)), 0);
+        let answers = std::future::poll_fn(|context| {
+            polls += 1;
+            scans.as_mut().poll(context)
+        });
+        assert_eq!(answers.await, "*2|$1|0|*0|".repeat(20));
+        polls
+    }
+    assert!(polls(1).await < 5, "small ones are answered together");
+    assert!(polls(20).await >= 20);
 }

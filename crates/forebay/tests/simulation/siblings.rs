@@ -300,7 +300,7 @@ fn run_lives(seed: u64, lives: u64) -> (Counted, u64) {
         let last = life + 1 == lives;
         let counted = live(&simulation, (&engine, &gate), &rows, &mut random, last.then(|| table.clone()));
         all.add(counted);
-        log = simulation.log_hash().rotate_left(life as u32) ^ log;
+        log ^= simulation.log_hash().rotate_left(life as u32);
         drop((engine, gate, simulation));
         journal.crash(|_| None);
         table.open_again();
