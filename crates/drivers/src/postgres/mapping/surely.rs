@@ -137,7 +137,8 @@ impl Table {
             true => after.get(name.as_bytes()).is_none(),
             false => is_new && alone,
         })?;
-        Some(format!("a new row of {} needs {lacking}: it is NOT NULL and has no default", self.name))
+        let named = if is_field(lacking) { lacking.as_str() } else { "a column that this mapping does not show" };
+        Some(format!("a new row of {} needs {named}: it is NOT NULL and has no default", self.name))
     }
 
     /// Elements that come to the list and are none of its type. One that is taken out again is never seen.
