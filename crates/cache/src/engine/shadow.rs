@@ -160,8 +160,9 @@ impl Shadow {
     /// All keys leave.
     pub fn clear(&mut self) {
         for part in &mut self.parts {
-            for slot in 0..part.entries.len() {
-                if part.entries[slot].there {
+            for slot in (0..part.entries.len()).rev() {
+                // The table becomes shorter on the way.
+                if part.entries.get(slot).is_some_and(|entry| entry.there) {
                     self.budget.used -= part.take(slot as Slot, Why::Invalidated);
                 }
             }
@@ -466,4 +467,26 @@ fn index(hash: u64, partitions: usize) -> usize {
 /// As a need of room that no newcomer has: a policy must name a victim if it can.
 fn forced(access: &Access) -> Access {
     Access { slot: access.slot.or(Some((Slot::MAX, 0))), ..*access }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{POLICIES, choose};
+
+    /// Its tables become shorter while the keys leave.
+    #[test]
+    fn a_full_shadow_is_cleared() {
+        for policy in POLICIES {
+            let mut shadow = Shadow::new(&choose(policy.name).expect("it is in the table"), 1 << 20, 2);
+            for number in 0..20_000_u64 {
+                shadow.read(&Access::read(number.wrapping_mul(SPREAD), 100), true);
+            }
+            shadow.validate();
+            assert!(shadow.len() > 1_000, "{}: {}", policy.name, shadow.len());
+            shadow.clear();
+            shadow.validate();
+            assert!(shadow.is_empty(), "{}", policy.name);
+        }
+    }
 }

@@ -275,9 +275,6 @@ pub enum Fault {
     CachedBeforeMove,
     /// A document that was deleted stays so while what waits behind that makes its row again.
     MadeBesideUnseen,
-    /// What a reader behind the deletion of a row was shown of another of its documents is compared with what that held
-    /// before the deletion.
-    TakenAlongOverlooked,
     /// A version that was noted before a kill is believed, although another document of its row has moved it on since.
     NotedVersionKept,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.

@@ -382,7 +382,7 @@ fn documents_that_share_rows_over_kills() {
 fn the_gate_of_shared_rows() {
     finds(&[(Fault::MadeBesideUnseen, 100), (Fault::MovedByOurselves, 100), (Fault::BesideUnmoved, 100)], run);
     finds(&[(Fault::DefaultsGuessed, 100), (Fault::UnsetTakenForGone, 300), (Fault::EmptiedListUnmade, 20_000)], run);
-    finds(&[(Fault::CachedBeforeMove, 20_000), (Fault::TakenAlongOverlooked, 20_000)], run);
+    finds(&[(Fault::CachedBeforeMove, 20_000)], run);
     finds(&[(Fault::NotedVersionKept, 2_000)], run_killed);
 }
 

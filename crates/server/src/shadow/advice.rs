@@ -251,7 +251,8 @@ fn needs(rows: &[(&Row, f64)], policy: &str, saves: f64) -> String {
     let ((small, from), (large, to)) = (curve[at.saturating_sub(1)], curve[at]);
     let part = if to > from { (saves - from) / (to - from) } else { 1.0 };
     let memory = (small.ln() + part * (large.ln() - small.ln())).exp();
-    format!("{policy} would need {}", mib((memory / MIB).ceil() * MIB))
+    // A sum of logarithms is a little off.
+    format!("{policy} would need {}", mib((memory / MIB - 1e-6).ceil() * MIB))
 }
 
 #[cfg(test)]

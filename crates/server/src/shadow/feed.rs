@@ -102,7 +102,7 @@ impl Batch {
 /// What is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tear {
-    /// Accesses and ends.
+    /// Accesses and ends; not what left.
     pub missed: u64,
     /// Of transactions up to this number something may be missing.
     pub newest_txn: u64,
@@ -177,7 +177,8 @@ impl Feed {
                 return;
             }
             let tear = tear.get_or_insert_default();
-            tear.missed += 1;
+            // What left is no access: the shadows lose it by being emptied.
+            tear.missed += u64::from(heard.what != What::Gone);
             tear.gone |= matches!(heard.what, What::Gone | What::WrittenAway);
             tear.newest_txn = newest_txn;
             return;

@@ -164,7 +164,7 @@ impl Judged {
     }
 
     fn access(&mut self, heard: &Heard) {
-        self.counts.heard += 1;
+        self.counts.heard += u64::from(heard.what != What::Gone);
         let mut access = heard.access();
         match heard.what {
             What::Hit | What::Miss | What::Beside => {

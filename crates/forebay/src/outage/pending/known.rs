@@ -181,8 +181,7 @@ impl Buffer {
 
     /// The first behind `number` that deletes `key` along with another document of its row.
     pub(super) fn next_along(&self, key: &Key, number: u64) -> Option<u64> {
-        let mut taking = self.tied.taking(key).copied().filter(|_| !mutation::on(Fault::TakenAlongOverlooked));
-        taking.find(|other| *other > number)
+        self.tied.taking(key).copied().find(|other| *other > number)
     }
 
     /// `read` with what waits for its document, but for those `applied`, which are in it; its version is the last's.
