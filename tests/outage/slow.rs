@@ -6,7 +6,7 @@ use forebay_protocol::Reply;
 
 use crate::common::Connection;
 use crate::common::process::{Forebay, forebay_command};
-use crate::postgres::Server;
+use crate::postgres::{Server, Stop};
 use crate::state::{PATIENCE, calm, figure, mode, said};
 use crate::{ok, start};
 
@@ -76,4 +76,40 @@ fn a_write_that_never_comes_to_an_end_is_set_aside() {
     assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
     calm(forebay.address);
     assert_eq!(server.sql(&database, "SELECT note FROM jobs WHERE id = 2"), "new");
+}
+
+/// One that the database answers with an internal error each time is set aside, and the mode stays as it is. A client
+/// that waits for the database is told.
+#[test]
+fn a_write_at_which_the_database_fails_is_set_aside() {
+    let (server, database, forebay) = jobs("400");
+    server.sql(
+        &database,
+        "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN IF NEW.note = ''bad'' THEN RAISE ''could not read block'' USING ERRCODE = ''XX001''; END IF;
+             RETURN NEW; END';
+         CREATE TRIGGER fails BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION fails();",
+    );
+    let mut client = Connection::new(forebay.address);
+    let told = said(&client.call(&["HMSET", "job:4", "note", "bad"]));
+    assert!(told.contains("XX001"), "{told}");
+    assert_eq!((mode(&mut client), figure(&mut client, "pending")), ("normal".to_owned(), 0));
+    server.stop(Stop::Fast);
+    assert_eq!(client.call(&["HMSET", "job:3", "note", "new"]), ok());
+    assert_eq!(client.call(&["HMSET", "job:4", "note", "bad"]), ok());
+    assert_eq!(client.call(&["HMSET", "job:5", "note", "new"]), ok());
+    server.start_again();
+    let began = Instant::now();
+    while figure(&mut client, "quarantined") == 0 || figure(&mut client, "pending") > 1 {
+        assert!(began.elapsed() < PATIENCE, "{}", forebay.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let why = said(&client.call(&["CACHE", "QUARANTINE", "LIST"]));
+    assert!(why.contains("XX001") && why.contains("job:4"), "{why}");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM jobs WHERE note = 'new'"), "2");
+    assert_eq!(forebay.log().matches("-> failed").count(), 1, "{}", forebay.log());
+    server.sql(&database, "DROP TRIGGER fails ON jobs");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
+    calm(forebay.address);
+    assert_eq!(server.sql(&database, "SELECT note FROM jobs WHERE id = 4"), "bad");
 }

@@ -1,5 +1,5 @@
 //! What an error says about the commit that it answers. The one rule that must never bend: [`Failure::Unavailable`],
-//! [`Failure::Conflict`] and [`Failure::Refused`] mean *surely not applied*.
+//! [`Failure::Failed`], [`Failure::Conflict`] and [`Failure::Refused`] mean *surely not applied*.
 //!
 //! A commit is one transaction of the server, and mostly one message. An error of severity ERROR in its answer has
 //! aborted that transaction. Anything else (FATAL, a closed socket, no answer in time) may come after the commit was
@@ -32,6 +32,8 @@ pub(super) enum Failure {
     Conflict(String),
     /// Never to be applied as it is.
     Refused(String),
+    /// Not applied: the server is there, and fails at this one (see [`FAILING`]).
+    Failed(String),
     /// The server can't now.
     Unavailable(String),
     /// Not applied, nor will be anything else of ours: another owner has the database.
@@ -43,7 +45,7 @@ pub(super) enum Failure {
 impl Failure {
     /// Whether the connection is still good.
     pub(super) fn spares_connection(&self) -> bool {
-        !matches!(self, Failure::Unknown(_) | Failure::Unavailable(_) | Failure::NotOwned(_))
+        !matches!(self, Failure::Unknown(_) | Failure::Unavailable(_) | Failure::Failed(_) | Failure::NotOwned(_))
     }
 }
 
@@ -83,6 +85,11 @@ pub(super) fn ends(error: &Error) -> bool {
 const REFUSING: [&str; 17] =
     ["0A", "0L", "0P", "21", "22", "23", "27", "2B", "2F", "38", "39", "3D", "3F", "42", "44", "54", "P0"];
 
+/// What SQLSTATEs begin with of a server that is there and fails at one transaction: internal errors, corrupted tables
+/// and indexes, a table's file that is gone. Another try may succeed. For example, PostgreSQL calls it an internal error
+/// when two sessions update one tuple of its catalogue at once.
+const FAILING: [&str; 2] = ["XX", "58P01"];
+
 /// States that say that a table is not as it was when its statements were made: its columns, itself, its types.
 const ALTERED: [&str; 4] = ["42703", "42P01", "42804", "42883"];
 
@@ -101,14 +108,15 @@ fn of_state(answer: &DbError, why: String) -> Failure {
         }
         NOT_OWNED => Failure::NotOwned(answer.message().to_owned()),
         "23505" if answer.constraint() == Some("forebay_applied_id") => Failure::Repeated,
-        // statement_completion_unknown
-        "40003" => Failure::Unknown(why),
+        // statement_completion_unknown; query_canceled, by a time limit of the server: as if no answer came in time.
+        "40003" | "57014" => Failure::Unknown(why),
         "55P03" => Failure::Conflict(why),
         state if state.starts_with("40") => Failure::Conflict(why),
         state if ALTERED.contains(&state) => Failure::Refused(format!(
             "{why}; if the table was altered, forebay looks it up again within seconds (CACHE RELOAD)"
         )),
         state if REFUSING.iter().any(|class| state.starts_with(class)) => Failure::Refused(why),
+        state if FAILING.iter().any(|start| state.starts_with(start)) => Failure::Failed(why),
         _ => Failure::Unavailable(why),
     }
 }

@@ -61,9 +61,11 @@ impl Inner {
                 self.identity.fence(why.clone());
                 Err(why)
             }
-            Failure::Conflict(why) | Failure::Refused(why) | Failure::Unavailable(why) | Failure::Unknown(why) => {
-                Err(why)
-            }
+            Failure::Conflict(why)
+            | Failure::Refused(why)
+            | Failure::Failed(why)
+            | Failure::Unavailable(why)
+            | Failure::Unknown(why) => Err(why),
             Failure::Repeated | Failure::Overtaken(_) => Err("the clearing was in the way of another".into()),
         }
     }

@@ -373,6 +373,7 @@ fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
         }
         Failure::Refused(why) => CommitOutcome::Refused(why),
         Failure::Unavailable(why) | Failure::NotOwned(why) => CommitOutcome::Unavailable(why),
+        Failure::Failed(why) => CommitOutcome::Failed(why),
         Failure::Unknown(why) => CommitOutcome::Unknown(why),
         Failure::Repeated => CommitOutcome::Refused(denied(commit.id)),
     }

@@ -34,7 +34,7 @@ impl Counted {
             let at = match outcome {
                 CommitOutcome::Committed(_) | CommitOutcome::Repeated(_) => 0,
                 CommitOutcome::Conflict(_) => 1,
-                CommitOutcome::Refused(_) => 2,
+                CommitOutcome::Refused(_) | CommitOutcome::Failed(_) => 2,
                 CommitOutcome::Unknown(_) => 4,
                 // The others come from the gate alone.
                 _ => 3,

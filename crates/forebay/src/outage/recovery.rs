@@ -406,8 +406,11 @@ impl Inner {
         }
         let away = self.state().next_outage();
         let (outcomes, slow) = self.ask_to_commit(&batch.commits, away, true).await;
-        let unknown = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
-        let unanswered = if slow { outcomes.iter().filter(unknown).count() } else { 0 };
+        let in_the_way = |outcome: &&CommitOutcome| match outcome {
+            CommitOutcome::Unknown(_) => slow,
+            outcome => matches!(outcome, CommitOutcome::Failed(_)),
+        };
+        let unanswered = outcomes.iter().filter(in_the_way).count();
         let mut outcomes = outcomes.into_iter().peekable();
         let mut changed = Vec::new();
         while let Some(outcome) = outcomes.next_if(CommitOutcome::is_applied) {
@@ -428,7 +431,7 @@ impl Inner {
     }
 
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.
-    /// The store did not answer for as many of it as are `unanswered`, and answers others.
+    /// The store did not answer for as many of it as are `unanswered`, or fails at them, and answers others.
     fn carried(
         self: &Arc<Inner>,
         batch: Batch,
@@ -456,9 +459,9 @@ impl Inner {
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);
         match stopped {
-            Some((number, CommitOutcome::Unknown(why))) if unanswered > 0 => {
+            Some((number, CommitOutcome::Unknown(why) | CommitOutcome::Failed(why))) if unanswered > 0 => {
                 if state.buffer.unanswered(&tried) == Some(number) && !mutation::on(Fault::PoisonRetried) {
-                    let why = format!("{why}, the last of {TRIES_ALONE_MAX} times alone, and answers others");
+                    let why = format!("{why}, the last of {TRIES_ALONE_MAX} times alone, while it answers others");
                     self.set_aside(&mut state, number, why);
                 }
             }

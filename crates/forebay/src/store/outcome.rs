@@ -15,6 +15,8 @@ pub enum CommitOutcome {
     Conflict(Vec<Key>),
     /// Not applied, and never will be: the store refuses it for this reason.
     Refused(String),
+    /// Not applied: the store is there, takes others, and fails at this one. Another try may succeed.
+    Failed(String),
     /// Surely not applied.
     Unavailable(String),
     /// Perhaps applied; [`Store::outcome`] tells.

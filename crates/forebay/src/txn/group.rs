@@ -286,7 +286,7 @@ impl Committer {
                     self.fail(placed, Failure::Conflict(conflict(&keys)));
                     self.place_again(&mut group);
                 }
-                CommitOutcome::Refused(why) => {
+                CommitOutcome::Refused(why) | CommitOutcome::Failed(why) => {
                     self.fail(placed, Failure::Refused(why));
                     self.place_again(&mut group);
                 }

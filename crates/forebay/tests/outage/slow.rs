@@ -33,6 +33,8 @@ struct Slow {
     inner: Faulty,
     runtime: Runtime,
     needs: Mutex<HashMap<Key, Duration>>,
+    /// How many more times it fails at a commit that writes this document.
+    failing: Mutex<HashMap<Key, u32>>,
     /// Transactions that it was not in time for.
     late: AtomicU64,
 }
@@ -40,6 +42,21 @@ struct Slow {
 impl Slow {
     fn takes(&self, name: &str, time: Duration) {
         self.needs.lock().expect("nobody panicked").insert(Key::new(0, name.as_bytes()), time);
+    }
+
+    fn fails_at(&self, name: &str, times: u32) {
+        self.failing.lock().expect("nobody panicked").insert(Key::new(0, name.as_bytes()), times);
+    }
+
+    /// The first of `group` at which it fails, which is one failure less to come.
+    fn failed(&self, group: &[Commit]) -> Option<usize> {
+        let mut failing = self.failing.lock().expect("nobody panicked");
+        let fails = |write: &Write| failing.get(&write.key).is_some_and(|left| *left > 0);
+        let at = group.iter().position(|commit| commit.writes.iter().any(fails))?;
+        for write in &group[at].writes {
+            failing.entry(write.key.clone()).and_modify(|left| *left = left.saturating_sub(1));
+        }
+        Some(at)
     }
 
     fn time_of(&self, group: &[Commit]) -> Duration {
@@ -70,6 +87,15 @@ impl Store for Slow {
             let needed = self.time_of(group);
             let given = TIME * group.iter().map(|commit| commit.patience).max().unwrap_or(1);
             self.runtime.sleep(needed.min(given)).await;
+            if let Some(at) = self.failed(group) {
+                let mut outcomes = if at == 0 { Vec::new() } else { self.inner.commit(&group[..at]).await };
+                outcomes.truncate(at);
+                if outcomes.iter().all(CommitOutcome::is_applied) {
+                    outcomes.push(CommitOutcome::Failed("an internal error".to_owned()));
+                }
+                outcomes.resize(group.len(), CommitOutcome::Unavailable("one before it failed".to_owned()));
+                return outcomes;
+            }
             if needed <= given {
                 return self.inner.commit(group).await;
             }
@@ -87,8 +113,8 @@ fn open(runtime: &Runtime, workers: usize) -> (Arc<Slow>, Gate) {
 
 fn open_with(runtime: &Runtime, change: impl FnOnce(&mut GateSettings)) -> (Arc<Slow>, Gate) {
     let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
-    let (needs, late) = (Mutex::default(), AtomicU64::new(0));
-    let store = Arc::new(Slow { inner, runtime: runtime.clone(), needs, late });
+    let (needs, failing, late) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+    let store = Arc::new(Slow { inner, runtime: runtime.clone(), needs, failing, late });
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
@@ -177,6 +203,54 @@ fn a_write_that_never_ends_is_set_aside() {
     a_write_that_never_ends(true);
     let _on = mutation::put_back(Some(Fault::PoisonRetried));
     a_write_that_never_ends(false);
+}
+
+/// What becomes of a write at which the store fails.
+#[derive(Clone, Copy)]
+enum Expected {
+    SetAside,
+    Applied,
+    Tried,
+}
+
+/// One at which the store fails each time is set aside, and all others are there before it. The mode stays as it is.
+fn a_write_at_which_the_store_fails(times: u32, expected: Expected) {
+    simulated(move |runtime| async move {
+        let (store, gate) = open(&runtime, 1);
+        store.inner.set_down(true);
+        let failing = buffered(&gate, 1, "failing").await;
+        for sequence in 2..200 {
+            buffered(&gate, sequence, &format!("k{sequence}")).await;
+        }
+        store.fails_at("failing", times);
+        store.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(20)).await;
+        match (gate.ticket(failing), expected) {
+            (TicketState::Quarantined(_), Expected::SetAside) => {}
+            (TicketState::Applied(_), Expected::Applied) | (TicketState::Pending, Expected::Tried) => return,
+            (other, _) => panic!("{other:?} after {times} failures"),
+        }
+        let state = gate.state();
+        assert_eq!((state.amount.transactions, state.counts.outages), (1, 1), "all others are there");
+        // A client that waits for the store is told.
+        store.fails_at("direct", 1);
+        assert!(matches!(commit(&gate, put(300, "direct")).await, CommitOutcome::Failed(_)));
+        assert_eq!(commit(&gate, put(301, "direct")).await, CommitOutcome::Committed(vec![]));
+        store.fails_at("failing", 0);
+        assert_eq!(gate.retry(None).await, 1);
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert!(matches!(gate.ticket(failing), TicketState::Applied(_)));
+        gate.validate();
+    });
+}
+
+#[test]
+fn a_write_at_which_the_store_fails_is_set_aside() {
+    a_write_at_which_the_store_fails(u32::MAX, Expected::SetAside);
+    // An internal error may pass.
+    a_write_at_which_the_store_fails(TRIES_ALONE_MAX / 2, Expected::Applied);
+    let _on = mutation::put_back(Some(Fault::PoisonRetried));
+    a_write_at_which_the_store_fails(u32::MAX, Expected::Tried);
 }
 
 /// A store that answers nothing is away, however little it was asked for.

@@ -1,5 +1,6 @@
 //! Transactions that the store does not answer although it answers others. One may take longer than a store gives to
-//! any (a trigger, a large document), or wait for a lock that another program holds.
+//! any (a trigger, a large document), or wait for a lock that another program holds. One at which the store fails by an
+//! internal error ([`crate::store::CommitOutcome::Failed`]) is dealt with like these.
 //!
 //! **Invariant.** Each is tried a bounded number of times, and what it costs others is bounded. What was not answered
 //! together goes in halves, until the one in the way is alone. Alone it is given twice the time with each try, up to
@@ -44,7 +45,7 @@ impl Slow {
 }
 
 impl Buffer {
-    /// The store did not answer for these, which went as one, and answers others. Answers the one that is to be set
+    /// The store did not answer for these, which went as one, or fails at the only one, and answers others. Answers the one that is to be set
     /// aside for that, if one is.
     pub fn unanswered(&mut self, numbers: &[u64]) -> Option<u64> {
         let alone = numbers.len() <= 1;

@@ -100,7 +100,7 @@ impl Committer {
                 Now::Published(version)
             }
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
-            Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
+            Some(CommitOutcome::Refused(why) | CommitOutcome::Failed(why)) => Now::Failed(Failure::Refused(why)),
             Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
             Some(CommitOutcome::Full(why)) => Now::Failed(Failure::BufferFull(why)),
             Some(CommitOutcome::Unknown(why)) => {
