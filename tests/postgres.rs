@@ -1,5 +1,7 @@
 //! The real binary over a real PostgreSQL.
 
+#[path = "postgres/absent.rs"]
+mod absent;
 mod common;
 #[path = "postgres/deletions.rs"]
 mod deletions;

@@ -169,7 +169,8 @@ pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item =
         b"auth" => Some(0),
         b"hello" => secret_of_hello(own),
         name => frame.get(begin + 1).and_then(|subcommand| match family::names_subcommand(name, subcommand) {
-            false => Some(usize::from(!is_rule(subcommand))),
+            // The word itself may be one, where the subcommand was left out.
+            false => Some(usize::from(!matches!(name, b"acl" | b"config"))),
             true => secret_of_family(name, &subcommand.to_ascii_lowercase(), own),
         }),
     };
@@ -283,9 +284,11 @@ mod tests {
     ];
 
     const MISTYPED: &[(&str, &str)] = &[
-        ("ACL SETUSRE bob on >SECRET", "ACL SETUSRE (redacted) (redacted) (redacted)"),
+        ("ACL SETUSRE bob on >SECRET", "ACL (redacted) (redacted) (redacted) (redacted)"),
+        ("ACL SECRET", "ACL (redacted)"),
+        ("CONFIG SECRET", "CONFIG (redacted)"),
         ("ACL >SECRET", "ACL (redacted)"),
-        ("CONFIG SETT requirepass SECRET", "CONFIG SETT (redacted) (redacted)"),
+        ("CONFIG SETT requirepass SECRET", "CONFIG (redacted) (redacted) (redacted)"),
         ("CONFIG SET requirepas SECRET", "CONFIG SET requirepas (redacted)"),
         ("TXN AUTH SECRET", "TXN AUTH (redacted)"),
         ("TXN ACL SETUSER bob >SECRET", "TXN ACL (redacted) (redacted) (redacted)"),

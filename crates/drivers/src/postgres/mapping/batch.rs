@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay::store::{Commit, Write};
 
+use super::absent::Absent;
 use super::checked::{Checked, Run};
 use super::rows::Rows;
 use super::sql::{Row, array_literal, hex};
@@ -80,7 +81,10 @@ impl Batch<'_> {
         }
         first.extend(self.script.statements(&of.tables)?);
         let large = if self.large { group } else { &[] };
-        let changes = large.iter().flat_map(|commit| &commit.writes).flat_map(|write| of.changes_of(write));
+        let changes = large.iter().flat_map(move |commit| {
+            let mut absent = Absent::of(of, commit);
+            commit.writes.iter().flat_map(move |write| of.changes_of(write, &mut absent))
+        });
         let rows_max = if self.large { 1 } else { usize::MAX };
         let read_back = self
             .rows

@@ -6,6 +6,7 @@
 use forebay::store::{Commit, Write};
 use tokio_postgres::{Error, SimpleQueryMessage, SimpleQueryRow};
 
+use super::absent::Absent;
 use super::batch::Batch;
 use super::rows::Rows;
 use crate::postgres::classify::Failure;
@@ -46,11 +47,11 @@ impl Rows {
 
 impl Rows {
     /// The statements that one write comes to.
-    pub(super) fn changes_of(&self, write: &Write) -> Vec<Result<String, String>> {
-        let made = || {
+    pub(super) fn changes_of<'a>(&self, write: &'a Write, absent: &mut Absent<'a>) -> Vec<Result<String, String>> {
+        let mut made = || {
             let place = self.place(&write.key)?;
             let table = &self.tables[place.table];
-            let statements = table.write(&place.parts, write)?;
+            let statements = absent.narrowed(table, &place.parts, table.write(&place.parts, write)?);
             Ok::<_, String>(statements.iter().map(|(shape, values)| table.for_one(shape, values)).collect())
         };
         made().unwrap_or_else(|why| vec![Err(why)])

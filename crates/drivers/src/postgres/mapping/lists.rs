@@ -46,15 +46,13 @@ impl Table {
         if let Some(read_only) = column.read_only {
             return Err(format!("{} of {} is read-only: {}", column.name, self.name, read_only.why()));
         }
-        let pushes = write.changes.iter().any(|change| matches!(change, Change::Push(..)));
-        // A push makes the row, though what it pushed is taken out again.
-        let inserts = write.after.is_some() || pushes;
-        // Nothing taken from NULL is NULL: only what comes makes a list of it.
-        let comes = pushes || write.changes.iter().any(|change| matches!(change, Change::Put(_)));
+        // A push makes the row, though what it pushed is taken out again. What is only taken out makes none, and
+        // nothing taken from NULL is NULL.
+        let comes = write.changes.iter().any(|change| matches!(change, Change::Push(..) | Change::Put(_)));
         let mut made = Vec::new();
         match steps(&write.changes) {
             Some(steps) => {
-                let nothing = (steps.is_empty() && inserts).then_some(&[][..]);
+                let nothing = (steps.is_empty() && comes).then_some(&[][..]);
                 for steps in nothing.into_iter().chain(steps.chunks(STEPS_MAX)) {
                     let mut values = values();
                     made.push((travelling(column, element, steps, &mut values)?, values));
@@ -72,7 +70,8 @@ impl Table {
                 Expression { of_row, ..set }
             }
         };
-        let change = |(set, values)| (RowChange { deleted: false, inserts, sets: vec![(column, kept(set))] }, values);
+        let change =
+            |(set, values)| (RowChange { deleted: false, inserts: comes, sets: vec![(column, kept(set))] }, values);
         Ok(made.into_iter().map(change).collect())
     }
 

@@ -19,6 +19,7 @@
 //!   `large`: one of large rows.
 //! * `size`: how large a row may be. `versions`: what keeps the versions of rows.
 
+mod absent;
 mod batch;
 mod canonical;
 pub(super) mod catalogue;

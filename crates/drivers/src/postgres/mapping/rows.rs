@@ -12,6 +12,7 @@ use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::DbError;
 
 use super::VersionMode;
+use super::absent::Absent;
 use super::batch::{Batch, ByTable, Written};
 use super::catalogue::{Kind, Table};
 use super::checked::{self, Checked};
@@ -371,10 +372,12 @@ impl Rows {
         let (mut index, mut earlier): (HashMap<&Key, usize>, _) = (HashMap::new(), Vec::new());
         let mut checked = ByTable::new();
         for (member, commit) in group.iter().enumerate() {
+            let mut absent = Absent::of(self, commit);
             for write in &commit.writes {
                 let place = self.place(&write.key).map_err(refused(member))?;
                 let table = &self.tables[place.table];
-                let mut statements = table.write(&place.parts, write).map_err(refused(member))?;
+                let statements = table.write(&place.parts, write).map_err(refused(member))?;
+                let mut statements = absent.narrowed(table, &place.parts, statements);
                 let sure = sure.remove(&write.key).map(|sure| (written.len(), sure));
                 let run = sure.and_then(|sure| together.take((place.table, table), &mut statements, sure));
                 if run.is_some() {
