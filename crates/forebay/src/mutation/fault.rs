@@ -277,6 +277,11 @@ pub enum Fault {
     MadeBesideUnseen,
     /// A version that was noted before a kill is believed, although another document of its row has moved it on since.
     NotedVersionKept,
+    /// The first that waits for a document counts as made to what the store holds, although another document's write,
+    /// which waits for an operator before it, will make or delete their row.
+    MadeToBeforeMove,
+    /// A deletion that is merged with what makes the row again takes no other document along.
+    TakenAlongUnmerged,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.
     UnsetTakenForGone,
     /// A list that was pushed to and is deleted, in one merge, is only deleted: the row that the push made is missing.

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use forebay::change::{Change, apply_all};
+use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::{Buffer, Merged, Work};
 use forebay::outage::{Record, Standing};
-use forebay::store::{Caps, Commit, Write};
+use forebay::store::forms::{OnDelete, RowForm};
+use forebay::store::{Caps, Commit, Form, Write};
 use forebay::{Blob, Key, Read, TxnId, Value, Version};
 
 fn key(name: &str) -> Key {
@@ -30,6 +32,11 @@ impl World {
 
     /// One change of `name`, unseen, is buffered and journaled.
     fn take(&mut self, name: &str, change: Change, ties: Ties) -> u64 {
+        self.take_as(name, change, ties, None)
+    }
+
+    /// Likewise; with the form of the document it may take the place of the one before it.
+    fn take_as(&mut self, name: &str, change: Change, ties: Ties, form: Option<&Form>) -> u64 {
         self.sequence += 1;
         let version = Version { incarnation: 1, sequence: self.sequence };
         let mut after = None;
@@ -37,7 +44,7 @@ impl World {
         let unseen = !matches!(change, Change::Delete);
         let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen, told: false }];
         let commit = Commit::new(TxnId(version), version, writes);
-        let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");
+        let (number, _) = self.buffer.take(&commit, ties, false, form, 0).expect("there is room");
         self.buffer.written(number, &commit.writes);
         self.buffer.validate();
         number
@@ -53,7 +60,8 @@ impl World {
 fn ties(name: &str, deletes: bool) -> Ties {
     let other = if name == "row" { "beside" } else { "row" };
     let takes_along = if deletes { vec![key(other)] } else { Vec::new() };
-    Ties { lanes: [Lane::Together(1)].into_iter().collect(), follows: vec![key(other)], takes_along, ..Ties::default() }
+    let lanes = [Lane::Together(1)].into_iter().collect();
+    Ties { lanes, follows: vec![key(other)], takes_along, beside: vec![(0, key(other))], ..Ties::default() }
 }
 
 #[test]
@@ -75,6 +83,26 @@ fn what_is_buffered_of_a_field_goes_with_the_row() {
     let fields = [("a", "1"), ("b", "2"), ("c", "0")];
     assert_eq!(world.buffer.on_top_of(&key("beside"), stored(), &BTreeSet::new()).value, Some(hash(&fields)));
     world.buffer.validate();
+}
+
+/// A row is deleted and made again by one document, in one merge: what another document held is gone all the same.
+fn left_beside_a_merge() -> Option<Value> {
+    let mut world = World::new();
+    let form = Form::Row(RowForm { on_delete: OnDelete::Row, ..RowForm::default() });
+    let ties = |deletes| Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), ..ties("row", deletes) };
+    world.take_as("row", Change::Delete, ties(true), Some(&form));
+    world.take_as("row", set("a", "1"), ties(false), Some(&form));
+    assert_eq!(world.buffer.amount().transactions, 1, "they are one");
+    world.take("beside", set("b", "2"), self::ties("beside", false));
+    let stored = Read { value: Some(hash(&[("b", "0"), ("c", "0")])), version: Version::ZERO };
+    world.buffer.on_top_of(&key("beside"), stored, &BTreeSet::new()).value
+}
+
+#[test]
+fn a_merge_takes_along_what_its_deletion_took() {
+    assert_eq!(left_beside_a_merge(), Some(hash(&[("b", "2")])));
+    let _on = mutation::put_back(Some(Fault::TakenAlongUnmerged));
+    assert_eq!(left_beside_a_merge(), Some(hash(&[("b", "2"), ("c", "0")])));
 }
 
 fn hash(fields: &[(&str, &str)]) -> Value {

@@ -35,7 +35,7 @@ pub const SEEDS_PER_RUN: u64 = 10;
 pub const SEEDS_PER_REPEATED: u64 = 8;
 
 /// Longest time that a drain takes after the last client has ended.
-const DRAIN_MAX: Duration = Duration::from_secs(60);
+pub const DRAIN_MAX: Duration = Duration::from_secs(60);
 
 fn id(client: u64) -> String {
     client.to_string()

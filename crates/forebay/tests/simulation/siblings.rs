@@ -2,9 +2,11 @@
 //! one more. Only our own clients write. So each document reads as the commands before have left its row, and nothing
 //! is set aside. In the end each row is what its commands make of it.
 
+mod operator;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,11 +22,12 @@ use forebay::store::{Resolved, Store};
 use forebay::txn::{Ahead, Committing, Documents, Engine, Executed, Mode, Plan, TxnError};
 use futures_util::lock::Mutex as AsyncMutex;
 
+use self::operator::Operator;
 use self::table::{DOCUMENTS, LIST, Place, ROWS, Row, Table, blob, key, place};
 use crate::book::{broken, expect};
 use crate::client::lock;
 use crate::gate::finds;
-use crate::rows::{SEEDS_PER_REPEATED, SEEDS_PER_RUN, away, drained, gate_on};
+use crate::rows::{DRAIN_MAX, SEEDS_PER_REPEATED, SEEDS_PER_RUN, away, drained, gate_on};
 use crate::seeds::{caught, seeds};
 use crate::world::engine;
 
@@ -45,6 +48,7 @@ struct Counted {
     beside: u64,
     buffered: u64,
     merged: u64,
+    aside: u64,
 }
 
 impl Counted {
@@ -56,12 +60,15 @@ impl Counted {
         self.beside += other.beside;
         self.buffered += other.buffered;
         self.merged += other.merged;
+        self.aside += other.aside;
     }
 }
 
 struct Client {
     engine: Engine,
     gate: Gate,
+    /// The table refuses transactions.
+    refuses: bool,
     random: SplitMix,
     /// What commands have made of each row, for the holder of its lock.
     rows: Arc<Vec<AsyncMutex<Row>>>,
@@ -136,7 +143,8 @@ impl Client {
     }
 
     fn refused(&mut self, error: &TxnError) {
-        let may_be = matches!(error, TxnError::StoreDown(_) | TxnError::Conflict(_) | TxnError::Unknown(_));
+        let may_be = matches!(error, TxnError::StoreDown(_) | TxnError::Conflict(_) | TxnError::Unknown(_))
+            || (self.refuses && matches!(error, TxnError::Refused(_)));
         expect(may_be, "rows take their commands", || error.to_string());
         self.counted.refused += 1;
     }
@@ -287,9 +295,19 @@ fn run_killed(seed: u64) -> (Counted, u64) {
     run_lives(seed, 3)
 }
 
+/// Likewise over a table that refuses transactions until an operator mends it, and one kill.
+fn run_refused(seed: u64) -> (Counted, u64) {
+    run_over(seed, 2, 2 + seed % 9)
+}
+
 fn run_lives(seed: u64, lives: u64) -> (Counted, u64) {
+    run_over(seed, lives, 0)
+}
+
+fn run_over(seed: u64, lives: u64, refuses: u64) -> (Counted, u64) {
     let (mut random, table, journal) = (SplitMix::new(seed ^ 0x51b1), Arc::new(Table::default()), Lossy::new());
     let rows: Arc<Vec<AsyncMutex<Row>>> = Arc::new((0..ROWS).map(|row| AsyncMutex::new(Row::new(row))).collect());
+    let waited = Arc::new(AtomicU64::new(0));
     let (mut all, mut log) = (Counted::default(), 0);
     for life in 0..lives {
         let simulation = Simulation::new(seed ^ life << 32);
@@ -298,7 +316,13 @@ fn run_lives(seed: u64, lives: u64) -> (Counted, u64) {
         let engine = engine(&runtime, Arc::new(gate.clone()), &mut random, Arc::default());
         engine.start_watching();
         let last = life + 1 == lives;
-        let counted = live(&simulation, (&engine, &gate), &rows, &mut random, last.then(|| table.clone()));
+        if refuses > 0 {
+            let (runtime, gate, table, waited) = (runtime.clone(), gate.clone(), table.clone(), waited.clone());
+            let operator =
+                Operator { runtime: runtime.clone(), gate, table, waited, random: SplitMix::new(random.draw()) };
+            runtime.spawn(operator.run(refuses));
+        }
+        let counted = live(&simulation, (&engine, &gate, refuses > 0), &rows, &mut random, last.then(|| table.clone()));
         all.add(counted);
         log ^= simulation.log_hash().rotate_left(life as u32);
         drop((engine, gate, simulation));
@@ -311,14 +335,14 @@ fn run_lives(seed: u64, lives: u64) -> (Counted, u64) {
 /// Clients at work, until all of them have ended; until all is in the table `behind` them, if that is given.
 fn live(
     simulation: &Simulation,
-    (engine, gate): (&Engine, &Gate),
+    (engine, gate, refuses): (&Engine, &Gate, bool),
     rows: &Arc<Vec<AsyncMutex<Row>>>,
     random: &mut SplitMix,
     behind: Option<Arc<Table>>,
 ) -> Counted {
     let client = |random: SplitMix| {
         let (rows, counted) = (rows.clone(), Counted::default());
-        Client { engine: engine.clone(), gate: gate.clone(), random, rows, counted }
+        Client { engine: engine.clone(), gate: gate.clone(), refuses, random, rows, counted }
     };
     let clients: Vec<Client> = (0..CLIENTS).map(|_| client(SplitMix::new(random.draw()))).collect();
     let mut last = client(random.clone());
@@ -337,6 +361,15 @@ fn live(
             all.add(ends.await.unwrap_or_else(|_| broken("progress", "a client ended in the middle")));
         }
         if let Some(table) = behind {
+            table.mend();
+            // The operator is at it.
+            let began = runtime.elapsed();
+            while refuses && last.gate.state().amount.transactions > 0 {
+                expect(runtime.elapsed() - began < DRAIN_MAX, "all is carried over", || {
+                    format!("{:?}", last.gate.with_buffer(|buffer| buffer.quarantine_list()))
+                });
+                runtime.sleep(Duration::from_millis(1)).await;
+            }
             drained(&runtime, &last.gate).await;
             last.compare(&table).await;
         }
@@ -348,12 +381,12 @@ fn live(
     gate.validate();
     let mut counted = *counted.lock().unwrap_or_else(PoisonError::into_inner);
     let counts = gate.state().counts;
-    (counted.buffered, counted.merged) = (counts.buffered, counts.merged);
+    (counted.buffered, counted.merged, counted.aside) = (counts.buffered, counts.merged, counts.quarantined);
     counted
 }
 
-/// Runs seeds, some of them twice.
-fn run_seeds(test: &str, run: impl Fn(u64) -> (Counted, u64)) {
+/// Runs seeds, some of them twice. Answers how many transactions were set aside.
+fn run_seeds(test: &str, run: impl Fn(u64) -> (Counted, u64)) -> u64 {
     let (mut all, seeds) = (Counted::default(), seeds());
     let count = (seeds.end - seeds.start).div_ceil(SEEDS_PER_RUN);
     let seeds = seeds.start..seeds.start + count;
@@ -366,24 +399,35 @@ fn run_seeds(test: &str, run: impl Fn(u64) -> (Counted, u64)) {
     println!("{seeds:?}: {all:?}");
     let happened = [all.shown, all.refused, all.written, all.unseen, all.beside, all.buffered, all.merged];
     assert!(happened.iter().all(|count| *count > 0) && all.merged < all.buffered, "{all:?}");
+    all.aside
 }
 
 #[test]
 fn documents_that_share_rows() {
-    run_seeds("documents_that_share_rows", run);
+    assert_eq!(run_seeds("documents_that_share_rows", run), 0);
 }
 
 #[test]
 fn documents_that_share_rows_over_kills() {
-    run_seeds("documents_that_share_rows_over_kills", run_killed);
+    assert_eq!(run_seeds("documents_that_share_rows_over_kills", run_killed), 0);
+}
+
+#[test]
+fn documents_that_share_rows_of_which_some_wait_for_an_operator() {
+    assert!(run_seeds("documents_that_share_rows_of_which_some_wait_for_an_operator", run_refused) > 0);
 }
 
 #[test]
 fn the_gate_of_shared_rows() {
     finds(&[(Fault::MadeBesideUnseen, 100), (Fault::MovedByOurselves, 100), (Fault::BesideUnmoved, 100)], run);
     finds(&[(Fault::DefaultsGuessed, 100), (Fault::UnsetTakenForGone, 300), (Fault::EmptiedListUnmade, 20_000)], run);
-    finds(&[(Fault::CachedBeforeMove, 20_000)], run);
     finds(&[(Fault::NotedVersionKept, 2_000)], run_killed);
+    finds(&[(Fault::MadeToBeforeMove, 500)], run_refused);
+    // Seldom met: tests of the buffer alone find these two as well.
+    if std::env::var_os("FOREBAY_NIGHTLY").is_some() {
+        finds(&[(Fault::CachedBeforeMove, 20_000)], run);
+        finds(&[(Fault::TakenAlongUnmerged, 20_000)], run_refused);
+    }
 }
 
 /// DEL of a list empties a column: the row stays, with its other documents.

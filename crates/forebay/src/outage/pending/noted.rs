@@ -25,7 +25,7 @@ use crate::mutation::{self, Fault};
 use crate::outage::fingerprint::Fingerprint;
 use crate::outage::record::{Buffered, Record};
 use crate::read::Read;
-use crate::store::Commit;
+use crate::store::{Commit, Write};
 use crate::value::Value;
 use crate::version::Version;
 
@@ -67,7 +67,8 @@ impl Buffer {
         let mut records = Vec::new();
         for (key, _) in commit.checks.iter().filter(|_| !self.owned && !mutation::on(Fault::SettledUnnoted)) {
             let Some(row) = self.rows.get(key) else { continue };
-            let first = row.queue.front().and_then(|first| self.entries.get_mut(first));
+            let first = row.queue.front().copied().filter(|first| !self.is_moved_below(key, *first, |_| true));
+            let first = first.and_then(|first| self.entries.get_mut(&first));
             let base = row.image.base.filter(|base| !is_edition(*base));
             let Some((entry, version)) = first.zip(base) else { continue };
             let at = entry.written_at.find(&entry.buffered.writes, key);
@@ -91,10 +92,13 @@ impl Buffer {
     pub fn learned_by(&mut self, batch: &Batch) -> Vec<Record> {
         let mut records = Vec::new();
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).filter(|_| !self.owned) {
+            let keys = commit.writes.iter().map(|write| &write.key);
+            let moved: Vec<&Key> = keys.filter(|key| self.is_moved_below(key, *number, |_| true)).collect();
             let entry = self.entries.get_mut(number).filter(|entry| !entry.buffered.sent && !entry.buffered.unchecked);
             let Some(entry) = entry.filter(|_| !mutation::on(Fault::SettledUnnoted)) else { continue };
             let checks = ByKey::new(&commit.checks);
-            let made = commit.writes.iter().filter(|write| !write.unseen && !stands_alone(&write.changes));
+            let rests = |write: &&Write| !write.unseen && !stands_alone(&write.changes) && !moved.contains(&&write.key);
+            let made = commit.writes.iter().filter(rests);
             let made = made.filter_map(|write| {
                 let base = self.rows.get(&write.key)?.image.base.filter(|base| !is_edition(*base))?;
                 let checked = checks.get(&write.key).is_some_and(|(_, version)| *version == base);
@@ -125,8 +129,8 @@ impl Buffer {
         for (key, (value, base)) in self.results(batch, changed) {
             let Some(row) = there(self.rows.get(key)) else { continue };
             let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
-            // Something that takes the document along comes between.
-            if self.tied.taking(key).any(|other| *other < number && !applied.contains(other)) {
+            // Something that makes or deletes its row comes between.
+            if self.is_moved_below(key, number, |other| !applied.contains(&other)) {
                 continue;
             }
             let Some(entry) = there(self.entries.get(&number)) else { continue };

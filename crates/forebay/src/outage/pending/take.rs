@@ -54,6 +54,11 @@ impl Buffer {
         if let Some((old, changes)) = joined.and_then(|(old, changes)| Some((self.entries.get(&old)?, changes))) {
             let key = &buffered.writes[0].key;
             ties.fills = form.and_then(|form| Fill::of(form, key, &changes, false)).into_iter().collect();
+            // The row goes in what was joined, and takes others along, though it is made again.
+            let goes = ties.takes_along.is_empty() && changes.contains(&Change::Delete);
+            if goes && !mutation::on(Fault::TakenAlongUnmerged) {
+                ties.takes_along.clone_from(&old.ties.takes_along);
+            }
             buffered.writes[0].changes = changes;
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;

@@ -2,7 +2,7 @@
 //! more. It stands in for a driver, and refuses what a driver refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forebay::change::{Change, apply_all};
@@ -119,12 +119,16 @@ pub(super) struct Table {
     rows: Mutex<(Vec<Row>, BTreeSet<TxnId>)>,
     watched: AsyncMutex<bool>,
     incarnation: AtomicU64,
+    /// It refuses one of so many transactions; 0: none.
+    refuses: AtomicU64,
+    mended: AtomicBool,
 }
 
 impl Default for Table {
     fn default() -> Table {
         let rows = Mutex::new(((0..ROWS).map(Row::new).collect(), BTreeSet::new()));
-        Table { memory: Memory::new(), rows, watched: AsyncMutex::new(false), incarnation: AtomicU64::new(1) }
+        let (incarnation, refuses, mended) = (AtomicU64::new(1), AtomicU64::new(0), AtomicBool::new(false));
+        Table { memory: Memory::new(), rows, watched: AsyncMutex::new(false), incarnation, refuses, mended }
     }
 }
 
@@ -132,6 +136,16 @@ impl Table {
     /// It is opened once more.
     pub(super) fn open_again(&self) {
         self.incarnation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// From now on it refuses one of `refuses` transactions; 0: none.
+    pub(super) fn refuse(&self, refuses: u64) {
+        self.refuses.store(refuses, Ordering::SeqCst);
+    }
+
+    /// It refuses none any more.
+    pub(super) fn mend(&self) {
+        self.mended.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn row(&self, row: usize) -> Row {
@@ -145,6 +159,10 @@ impl Table {
     async fn apply(&self, commit: &Commit) -> CommitOutcome {
         if self.rows().1.contains(&commit.id) {
             return CommitOutcome::Repeated(Vec::new());
+        }
+        let (drawn, refuses) = (drawn(commit.id), self.refuses.load(Ordering::SeqCst));
+        if refuses > 0 && !self.mended.load(Ordering::SeqCst) && drawn.is_multiple_of(refuses) {
+            return CommitOutcome::Refused("a constraint".into());
         }
         if let Some(key) = forms::untaken(commit, |key| form(place(key))) {
             return CommitOutcome::Refused(format!("{key:?} is not taken"));
@@ -174,6 +192,10 @@ impl Table {
             None => broken("the store answers", "it does not"),
         }
     }
+}
+
+fn drawn(id: TxnId) -> u64 {
+    id.0.sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
 impl Store for Table {
