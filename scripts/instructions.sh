@@ -14,10 +14,10 @@ cd "$(dirname "$0")/.."
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
 LOOK_MAX=${LOOK_MAX:-173}
-GET_MAX=${GET_MAX:-2720}
-SET_MAX=${SET_MAX:-7850}
-MGET_MAX=${MGET_MAX:-16200}
-LEASE_MAX=${LEASE_MAX:-4000}
+GET_MAX=${GET_MAX:-2570}
+SET_MAX=${SET_MAX:-7115}
+MGET_MAX=${MGET_MAX:-15650}
+LEASE_MAX=${LEASE_MAX:-3975}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'

@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use foldhash::quality::FixedState;
 use hashbrown::Equivalent;
 
 use crate::value::blob_bytes;
@@ -82,9 +83,10 @@ impl KeyRef<'_> {
 
     /// The hash by which cache partitions and policies know the key. Stable within and across processes, so that
     /// one trace gives one run.
+    #[inline]
     pub fn hash64(self) -> u64 {
-        let state = foldhash::quality::FixedState::with_seed(0x464f_5245_4241_5921);
-        state.hash_one(self)
+        const STATE: FixedState = FixedState::with_seed(0x464f_5245_4241_5921);
+        STATE.hash_one(self)
     }
 }
 
@@ -115,6 +117,7 @@ impl Hash for Key {
 }
 
 impl Hash for KeyRef<'_> {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u8(self.space);
         state.write(self.name);

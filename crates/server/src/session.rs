@@ -12,6 +12,7 @@ mod answers;
 mod at_once;
 mod attend;
 mod blind;
+mod fit;
 mod hints;
 mod identity;
 mod multi;
@@ -32,7 +33,7 @@ use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
 use forebay::store::forms::OnDelete;
 use forebay::txn::{Ahead, Caller, Committing, DocumentError, HeldTurn, PlannedLock};
-use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
+use forebay_protocol::{Batch, Frame, Protocol, Reply, Request};
 use smallvec::SmallVec;
 
 pub use blind::{any_unseen, not_seen, tell_nothing};
@@ -52,7 +53,6 @@ use crate::monitor::Monitor;
 use crate::outage::Notice;
 use crate::replies::{Replies, takes_long};
 use crate::state::Shared;
-use crate::strangers::is_of_http;
 use crate::tally::Pending;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
 use at_once::Hit;
@@ -224,11 +224,14 @@ impl Session {
                     continue;
                 }
             }
-            let command = match self.accept_aside(frame, found[at % LOOK_UP_FRAMES]).await {
+            let numbered = found[at % LOOK_UP_FRAMES];
+            let wide = frame.len() > WIDE_ARGS;
+            let accepted = if wide { self.accept_aside(frame, numbered).await } else { self.accept(frame, numbered) };
+            let command = match accepted {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
-                    self.refuse(found[at % LOOK_UP_FRAMES], frame, &error);
+                    self.refuse(numbered, frame, &error);
                     continue;
                 }
             };
@@ -278,28 +281,12 @@ impl Session {
         frame: Frame<'_>,
         numbered: Option<(usize, &'static Command)>,
     ) -> Result<Option<&'static Command>, Reply> {
-        let name = frame.arg(0);
-        let number = numbered.map_or_else(|| self.shared.tally.unknown(), |(number, _)| number);
+        let Some((number, command)) = numbered else { return self.accept_unknown(frame) };
         self.pending.call(number, &self.shared.tally);
-        let found = numbered.map(|(_, command)| command);
-        if found.is_none() && is_of_http(name) {
-            let (client, address) = (self.client.id, &self.client.address);
-            tracing::warn!(client, address, "closing a client that speaks HTTP: a web page may try to send commands");
-            self.closing = true;
-            return Ok(None);
+        if let Some(refused) = self.unfit(command, frame) {
+            self.multi.doom();
+            return Err(refused);
         }
-        let found = found.ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
-        let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
-            true => Ok(command),
-            // An EXEC that is refused still ends its MULTI.
-            false if command.name == "exec" => {
-                self.multi = Multi::default();
-                Err(errors::exec_wrong_arguments())
-            }
-            false => Err(errors::wrong_arguments(command.name)),
-        });
-        let fits = fits.and_then(|command| command.key_too_long(frame).map_or(Ok(command), Err));
-        let command = fits.inspect_err(|_| self.multi.doom())?;
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }

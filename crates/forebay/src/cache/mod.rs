@@ -331,7 +331,7 @@ impl Cache {
         let admitted = slot.is_some() || partition.admit(&access);
         let room = admitted && !self.inner.beside.is_overdue();
         let room = room && self.make_room_for(partition, &access, charged.saturating_sub(old));
-        if room && partition.put(key, read, &access, entering.marked) {
+        if room && partition.put(key, read, &access, old, entering.marked) {
             match charged >= old {
                 true => self.inner.used_bytes.fetch_add(charged - old, Ordering::Relaxed),
                 false => self.inner.used_bytes.fetch_sub(old - charged, Ordering::Relaxed),

@@ -236,11 +236,11 @@ impl Partition {
         slot.map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
-    /// Puts a value in, where `access` says that its key is cached; room has been made. False: there is no place.
-    pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, marked: bool) -> bool {
+    /// Puts a value in, where `access` says that its key is cached, and `before` what is charged for that. Room has
+    /// been made. False: there is no place.
+    pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, before: usize, marked: bool) -> bool {
         let record = Record::new(key, read).into();
         if let Some((slot, _)) = access.slot {
-            let before = self.charged(slot);
             if self.entries.replace(slot, record, marked, before).is_err() {
                 return false;
             }

@@ -122,7 +122,7 @@ impl Cache {
         }
         // No client asks for it, so watchers of accesses do not hear of it.
         let access = partition.access(hash, None, &Context::default(), AccessKind::Prefetch, charged);
-        let has_come = partition.admit(&access) && partition.put(key, read, &access, false);
+        let has_come = partition.admit(&access) && partition.put(key, read, &access, 0, false);
         if has_come {
             self.inner.used_bytes.fetch_add(charged, Ordering::Relaxed);
             partition.stand_first(hash, key, standing);

@@ -57,9 +57,9 @@ pub(crate) struct Apart {
     read: Read,
 }
 
-/// What may be packed of a read: the bytes, empty for an absence, and the expiry.
-fn packable(read: &Read) -> Option<(&[u8], Option<u64>)> {
-    match &read.value {
+/// What may be packed of a document: the bytes, empty for an absence, and the expiry.
+fn packable(value: Option<&Value>) -> Option<(&[u8], Option<u64>)> {
+    match value {
         None => Some((&[], None)),
         Some(Value { data: Data::Bytes(bytes), expires_at_ms }) => Some((packable_bytes(bytes)?, *expires_at_ms)),
         Some(_) => None,
@@ -148,18 +148,30 @@ fn packed_already<'a>(
     bytes: &'a Bytes,
 ) -> Option<&'a Arc<[u8]>> {
     let (shared, range) = bytes.whole()?;
-    let name = key.name();
-    let (header_before, name_before) = shared[..range.start].split_at_checked(range.start.checked_sub(name.len())?)?;
-    let (header, header_bytes) = header(key.borrow(), version, expires_at_ms, false);
-    let same = range.end == shared.len() && *name_before == *name && *header_before == header[..header_bytes];
+    let (header, short) = (Header::of(shared), shorten(version));
+    let version_before = shared.get(WORD_BYTES..)?;
+    let version_is = match short {
+        Some(short) => version_before.first_chunk() == Some(&short.to_le_bytes()),
+        None => version_before.first_chunk() == Some(&version.to_bytes()),
+    };
+    let same = range.end == shared.len()
+        && range.start == header.bytes + header.name_bytes
+        && (header.absent, header.long, header.space) == (false, short.is_none(), key.space())
+        && version_is
+        && header.expires_at_ms(shared) == expires_at_ms
+        && shared[header.bytes..range.start] == *key.name();
     same.then_some(shared)
 }
 
 impl Record {
     /// The record of `key` in the state `read`.
     pub(crate) fn new(key: &Key, read: &Read) -> Record {
-        let version = read.version;
-        Record(match &read.value {
+        Record::of(key, read.value.as_ref(), read.version)
+    }
+
+    /// The record of `key` with this value, or absent, at this version.
+    pub(crate) fn of(key: &Key, value: Option<&Value>, version: Version) -> Record {
+        Record(match value {
             None => Held::Packed(packed(key.borrow(), version, None, None)),
             Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if let Some(content) = packable_bytes(bytes) => {
                 match packed_already(key, version, *expires_at_ms, bytes) {
@@ -175,18 +187,18 @@ impl Record {
     }
 
     /// Another state of the same key.
-    pub(crate) fn replace(&mut self, key: &Key, read: &Read) {
-        match (&mut self.0, packable(read)) {
-            (Held::Apart(apart), None) => {
-                apart.read = Read { value: read.value.clone().map(Value::compact), version: read.version };
+    pub(crate) fn replace(&mut self, key: &Key, value: Option<&Value>, version: Version) {
+        match &mut self.0 {
+            Held::Apart(apart) if packable(value).is_none() => {
+                apart.read = Read { value: value.cloned().map(Value::compact), version };
             }
-            (held, _) => *held = Record::new(key, read).0,
+            held => *held = Record::of(key, value, version).0,
         }
     }
 
     /// Heap bytes of the record that [`Record::new`] makes of these, as allocated.
     pub(crate) fn heap_bytes(name_bytes: usize, read: &Read) -> usize {
-        match packable(read) {
+        match packable(read.value.as_ref()) {
             Some((bytes, expires_at_ms)) => {
                 let header = header_bytes(shorten(read.version).is_none(), expires_at_ms.is_some());
                 blob_bytes(header + name_bytes + bytes.len())
@@ -387,6 +399,18 @@ mod tests {
         assert_eq!([charged(NAMES_FROM, 0), charged(0, 1 << SEQUENCE_BITS)], [128; 2]);
     }
 
+    /// What says the same under a longer header is no record that may be kept: it takes more than is charged for it.
+    #[test]
+    fn a_longer_header_is_not_taken_for_the_record() {
+        let (key, version) = (Key::new(3, b"name"), Version { incarnation: 1, sequence: 7 });
+        let word = 4 | LONG | 3 << SPACE_SHIFT;
+        let longer = [&word.to_le_bytes()[..], &version.to_bytes(), b"name", &[1; 16]].concat();
+        let bytes = Bytes::part(longer.into(), WORD_BYTES + VERSION_BYTES + 4, 16);
+        let read = Read { value: Some(Value::bytes(bytes)), version };
+        let record = Record::new(&key, &read);
+        assert_eq!((record.view().charged_bytes(), record.view().read()), (Record::heap_bytes(4, &read), read));
+    }
+
     fn values() -> impl Strategy<Value = Option<Value>> {
         let lengths = prop_oneof![4 => 0..600usize, 1 => PACKED_VALUE_BYTES_MAX - 1..PACKED_VALUE_BYTES_MAX + 2];
         let bytes = lengths.prop_map(|len| Data::Bytes(vec![7u8; len].into()));
@@ -427,7 +451,7 @@ mod tests {
             sooner.value.iter_mut().for_each(|value| value.expires_at_ms = Some(7));
             prop_assert_eq!(Record::new(&key, &sooner).view().read(), sooner);
             let mut replaced = Record::new(&key, &later);
-            replaced.replace(&key, &read);
+            replaced.replace(&key, read.value.as_ref(), read.version);
             prop_assert_eq!((replaced.view().read(), replaced.view().to_key()), (read.clone(), key.clone()));
             prop_assert_eq!(replaced.view().expires_at_ms(), read.value.as_ref().and_then(|value| value.expires_at_ms));
             let other = Key::new(space, &[&name[..], b"'"].concat());

@@ -139,25 +139,22 @@ impl State {
         let hash_here = hash(&self.hasher, key.borrow());
         let same = |record: &Record| record.view().key() == key.borrow();
         let expired_at_ms = match after {
-            Some(value) => {
-                let read = Read { value: Some(value.clone()), version };
-                match self.documents.find_mut(hash_here, same) {
-                    Some(document) => {
-                        let expired_at_ms = document.view().expires_at_ms();
-                        self.given_up.extend(large(document));
-                        document.replace(key, &read);
-                        expired_at_ms
-                    }
-                    None => {
-                        self.order.insert(key.compact());
-                        *count += 1;
-                        let hasher = &self.hasher;
-                        let rehash = |record: &Record| hash(hasher, record.view().key());
-                        self.documents.insert_unique(hash_here, Record::new(key, &read), rehash);
-                        None
-                    }
+            Some(value) => match self.documents.find_mut(hash_here, same) {
+                Some(document) => {
+                    let expired_at_ms = document.view().expires_at_ms();
+                    self.given_up.extend(large(document));
+                    document.replace(key, Some(value), version);
+                    expired_at_ms
                 }
-            }
+                None => {
+                    self.order.insert(key.compact());
+                    *count += 1;
+                    let hasher = &self.hasher;
+                    let rehash = |record: &Record| hash(hasher, record.view().key());
+                    self.documents.insert_unique(hash_here, Record::of(key, Some(value), version), rehash);
+                    None
+                }
+            },
             None => {
                 self.tombstones.insert(key.clone(), version, self.group);
                 let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0);

@@ -379,7 +379,7 @@ impl Transaction {
                     drop(record.written_under(Some(id.0)));
                     return Err(TxnError::Unknown(id));
                 }
-                Now::Later(commit) => commit,
+                Now::Later(commit) => *commit,
             };
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();

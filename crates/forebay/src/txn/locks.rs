@@ -18,6 +18,7 @@
 //! A key is in the table only while someone holds or wants it, or a result stands beside it. Absent keys are locked
 //! like any others. A shard gives memory back when a burst is over.
 
+mod elided;
 mod lock;
 mod search;
 
@@ -26,8 +27,8 @@ use std::sync::{Arc, PoisonError};
 
 use futures_channel::oneshot;
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 
+pub use elided::Elided;
 pub use lock::Turn;
 use lock::{Asked, Lock};
 use search::{Search, Waits};
@@ -240,31 +241,6 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// The shards of some keys, held by a transaction that needs no locks while it holds them: see [`Locks::elide`].
-pub struct Elided<'a> {
-    locks: &'a Locks,
-    /// Which shards: a bit for each.
-    numbers: u16,
-    /// In ascending order.
-    shards: SmallVec<[MutexGuard<'a, Shard>; 2]>,
-    keys: &'a [Wanted<'a>],
-    /// Its commit has begun and is not published.
-    pub half_done: bool,
-}
-
-/// What is half done is not to be seen: the keys stay locked until the restart.
-impl Drop for Elided<'_> {
-    fn drop(&mut self) {
-        if !self.half_done {
-            return;
-        }
-        for (wanted, hash) in self.keys.iter().map(|wanted| (wanted, self.locks.hash(wanted.key))) {
-            let shard = &mut self.shards[place_of(self.numbers, hash)];
-            shard.lock_of(hash, &wanted.key.to_key()).grant(NOBODY, Mode::Exclusive);
-        }
-    }
-}
-
 type Hasher = foldhash::quality::RandomState;
 
 /// Its own mutex; see the head of this file.
@@ -289,17 +265,19 @@ fn shard_of(hash: u64) -> usize {
     (hash >> 48) as usize % SHARDS
 }
 
-/// The place of the shard of `hash` among those whose bits `numbers` has.
-fn place_of(numbers: u16, hash: u64) -> usize {
-    (numbers & ((1 << shard_of(hash)) - 1)).count_ones() as usize
-}
-
 impl Shard {
     fn find(&self, hash: u64, key: KeyRef<'_>) -> Option<&Lock> {
         if self.keys.is_empty() {
             return None;
         }
         self.keys.find(hash, |(_, other, _)| other.borrow() == key).map(|(_, _, lock)| lock)
+    }
+
+    /// Whether `key` is not locked, wanted or beside a result, and its key space not being cleared or about to be.
+    fn is_free(&self, hash: u64, key: KeyRef<'_>) -> bool {
+        let space = &self.spaces[key.space as usize];
+        let cleared = space.exclusive || !space.queue.is_empty();
+        self.find(hash, key).is_none() && (!cleared || mutation::on(Fault::ElisionBesideClearing))
     }
 
     /// The lock of `key`, made if there is none.
@@ -390,24 +368,7 @@ impl Locks {
     /// spaces is being cleared or about to be. While they are held nobody else gets a lock of these keys, or clears
     /// these spaces, so their holder needs no locks.
     pub fn elide<'a>(&'a self, keys: &'a [Wanted<'a>]) -> Option<Elided<'a>> {
-        let (mut hashes, mut numbers) = (SmallVec::<[u64; 8]>::new(), 0);
-        for wanted in keys {
-            hashes.push(self.hash(wanted.key));
-            numbers |= 1 << shard_of(hashes[hashes.len() - 1]);
-        }
-        let (mut shards, mut left) = (SmallVec::<[MutexGuard<'a, Shard>; 2]>::new(), numbers);
-        while left != 0 {
-            shards.push(self.shards[u16::trailing_zeros(left) as usize].lock());
-            left &= left - 1;
-        }
-        let free = |(wanted, hash): (&Wanted<'_>, &u64)| {
-            let shard = &shards[place_of(numbers, *hash)];
-            let space = &shard.spaces[wanted.key.space as usize];
-            let cleared = space.exclusive || !space.queue.is_empty();
-            shard.find(*hash, wanted.key).is_none() && (!cleared || mutation::on(Fault::ElisionBesideClearing))
-        };
-        let free = keys.iter().zip(&hashes).all(free);
-        free.then_some(Elided { locks: self, numbers, shards, keys, half_done: false })
+        Elided::of(self, keys)
     }
 
     /// Is over when each shard has been free once: what held one of them before has given it up.

@@ -307,11 +307,15 @@ fn getex(call: &mut Call<'_>) -> Answer {
 fn mget(call: &mut Call<'_>) -> Answer {
     // What is no text is none; what can't be said now is an error.
     let is_other = |error: &Reply| matches!(error, Reply::Error(why) if why.starts_with(b"WRONGTYPE"));
-    let one = |index| match call.text(call.key(index)) {
-        Err(error) if is_other(&error) => Ok(Reply::Nil),
-        told => told,
-    };
-    Ok(Reply::Array((1..call.frame.len()).map(one).collect::<Result<_, _>>()?))
+    // One that is made of results does not know its length.
+    let mut values = Vec::with_capacity(call.frame.len() - 1);
+    for index in 1..call.frame.len() {
+        values.push(match call.text(call.key(index)) {
+            Err(error) if is_other(&error) => Reply::Nil,
+            told => told?,
+        });
+    }
+    Ok(Reply::Array(values))
 }
 
 /// Puts each pair of key and value.

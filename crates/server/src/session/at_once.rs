@@ -107,7 +107,7 @@ impl Session {
     pub(super) fn serve_cached(&mut self, command: &'static Command, effect: Option<Effect>, frame: Frame<'_>) -> Hit {
         match effect {
             Some(Effect::Read) => self.serve_noted(command, frame),
-            _ if self.serve_lease(command, frame) => Hit::Served,
+            None if self.serve_lease(command, frame) => Hit::Served,
             _ => Hit::No,
         }
     }

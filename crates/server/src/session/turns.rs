@@ -97,16 +97,12 @@ impl Session {
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
     }
 
-    /// As [`Session::accept`], aside if to walk through the arguments takes long.
-    #[inline]
+    /// As [`Session::accept`], aside, for a request through whose arguments it takes long to walk.
     pub(super) async fn accept_aside(
         &mut self,
         frame: Frame<'_>,
         found: Option<(usize, &'static Command)>,
     ) -> Result<Option<&'static Command>, Reply> {
-        if frame.len() <= WIDE_ARGS {
-            return self.accept(frame, found);
-        }
         let runtime = self.shared.engine.runtime().clone();
         runtime.leave().await;
         let accepted = runtime.aside(|| self.accept(frame, found));

@@ -30,8 +30,8 @@ impl Documents {
         self.list.iter_mut().for_each(|document| document.told = true);
     }
 
-    /// The writes to commit; the changes are taken out. They stand in the order in which the documents were first
-    /// changed: a row behind the one that it names, a name behind the row that gave it up.
+    /// The writes to commit; the changes and what they made are taken out. They stand in the order in which the
+    /// documents were first changed: a row behind the one that it names, a name behind the row that gave it up.
     pub fn take_writes(&mut self) -> Vec<Write> {
         let mut changed = SmallVec::<[&mut Document; 1]>::new();
         for document in self.list.iter_mut().filter(|document| !document.changes.is_empty()) {
@@ -43,7 +43,7 @@ impl Documents {
             writes.push(Write {
                 key: document.key.clone(),
                 changes: std::mem::take(&mut document.changes),
-                after: document.current.clone(),
+                after: document.current.take(),
                 unseen: document.unseen,
                 told: document.told && document.base.is_some(),
             });

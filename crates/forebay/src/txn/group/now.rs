@@ -24,7 +24,7 @@ pub(in crate::txn) enum Now {
     /// It may have been applied, and nothing ever tells: its keys must stay locked.
     Unknown(TxnId),
     /// It has to take its place among others.
-    Later(Commit),
+    Later(Box<Commit>),
 }
 
 impl Committer {
@@ -34,7 +34,7 @@ impl Committer {
         let version = {
             let mut queue = self.queue();
             if !queue.is_idle() || !self.store.commits_now() {
-                return Now::Later(commit);
+                return Now::Later(Box::new(commit));
             }
             let version = self.mint.next();
             queue.at_work.insert(version);
@@ -110,7 +110,7 @@ impl Committer {
                 Now::Unknown(commit.id)
             }
             // What is buffered waits for the journal; what was sent before did not come from here.
-            Some(CommitOutcome::Buffered(_) | CommitOutcome::Repeated(_)) | None => Now::Later(commit),
+            Some(CommitOutcome::Buffered(_) | CommitOutcome::Repeated(_)) | None => Now::Later(Box::new(commit)),
         }
     }
 }

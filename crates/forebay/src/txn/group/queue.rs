@@ -65,7 +65,7 @@ impl Queue {
 
     /// Whether no commit is on its way, and commits are taken.
     pub(super) fn is_idle(&self) -> bool {
-        self.refuses().is_none() && self.unsettled.is_empty()
+        self.broken.is_none() && self.unknown.is_empty() && self.unsettled.is_empty()
     }
 
     /// The least version under which something may still be published.
