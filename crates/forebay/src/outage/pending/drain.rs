@@ -287,6 +287,8 @@ impl Buffer {
         let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).chain(filled).collect();
         told.sort_unstable();
         told.dedup();
+        // What came out as computed leaves all behind it as it was: of many that wait none is made again.
+        told.retain(|key| !self.is_as_computed(key, batch, changed.len()));
         for key in told {
             // What was computed is out of date: what others wrote was merged.
             let Some((stored, base)) = self.rows.get_mut(key).map(|row| (row.stored.clone(), row.image.base)) else {
@@ -310,6 +312,13 @@ impl Buffer {
         }
         restamped.retain(|(key, ..)| !self.is_to_be_moved(key));
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
+    }
+
+    /// Whether the first `count` of `batch` have left in the store what was computed of `key`, and what waits behind them
+    /// is known by that.
+    fn is_as_computed(&self, key: &Key, batch: &Batch, count: usize) -> bool {
+        let row = self.rows.get(key).filter(|row| row.latest.is_some() && !row.image.guessed);
+        row.is_some_and(|row| row.stored.is_some() && row.stored == batch.computed(key, count))
     }
 
     /// What waits for these documents is made to what the store had when it applied `batch`. Where the store was asked

@@ -212,7 +212,9 @@ impl Buffer {
             let last = row.queue.back().and_then(|last| self.entries.get(last));
             if last.is_some_and(|last| last.noted) {
                 self.settled.insert(key.clone(), (row.version, stored));
-            } else if let Some(read) = told.get(key) {
+            } else if let Some(read) = told.get(key)
+                && batch.computed(key, changed.len()).as_ref() != Some(&read.value)
+            {
                 records.extend(self.refit_readers(key, &read.value));
             }
         }

@@ -41,7 +41,11 @@ impl Operator {
         self.note_waiting();
         for (number, why) in &aside {
             if why.starts_with("it read") {
-                expect(aside.len() > 1 || *number < before, "nothing is overtaken", || format!("{number}: {why}"));
+                let refused = self.gate.with_buffer(|buffer| {
+                    buffer.buffered(*number).is_some_and(|buffered| self.table.has_refused(buffered.id))
+                });
+                let waited = refused || aside.len() > 1 || *number < before;
+                expect(waited, "nothing is overtaken", || format!("{number}: {why}"));
                 drop(self.gate.apply(*number).await);
             } else {
                 self.gate.retry(Some(*number)).await;

@@ -122,13 +122,15 @@ pub(super) struct Table {
     /// It refuses one of so many transactions; 0: none.
     refuses: AtomicU64,
     mended: AtomicBool,
+    refused: Mutex<BTreeSet<TxnId>>,
 }
 
 impl Default for Table {
     fn default() -> Table {
         let rows = Mutex::new(((0..ROWS).map(Row::new).collect(), BTreeSet::new()));
         let (incarnation, refuses, mended) = (AtomicU64::new(1), AtomicU64::new(0), AtomicBool::new(false));
-        Table { memory: Memory::new(), rows, watched: AsyncMutex::new(false), incarnation, refuses, mended }
+        let (memory, watched, refused) = (Memory::new(), AsyncMutex::new(false), Mutex::default());
+        Table { memory, rows, watched, incarnation, refuses, mended, refused }
     }
 }
 
@@ -148,6 +150,11 @@ impl Table {
         self.mended.store(true, Ordering::SeqCst);
     }
 
+    /// Whether it has refused this one before.
+    pub(super) fn has_refused(&self, id: TxnId) -> bool {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+    }
+
     pub(super) fn row(&self, row: usize) -> Row {
         self.rows().0[row].clone()
     }
@@ -162,6 +169,7 @@ impl Table {
         }
         let (drawn, refuses) = (drawn(commit.id), self.refuses.load(Ordering::SeqCst));
         if refuses > 0 && !self.mended.load(Ordering::SeqCst) && drawn.is_multiple_of(refuses) {
+            self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(commit.id);
             return CommitOutcome::Refused("a constraint".into());
         }
         if let Some(key) = forms::untaken(commit, |key| form(place(key))) {
