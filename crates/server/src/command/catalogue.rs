@@ -74,6 +74,7 @@ fn group_name(group: Group) -> &'static str {
         Group::Lists => "list",
         Group::Sets => "set",
         Group::Transactions => "transactions",
+        Group::Scripting => "scripting",
         Group::PubSub => "pubsub",
         Group::Cache => "cache",
         Group::Server => "server",
@@ -88,7 +89,9 @@ fn statuses<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
 fn flags(command: &Command, own: &[Flag], categories: &[&str]) -> Reply {
     let has = |flag: Flag| own.contains(&flag);
     let mut flags = Vec::new();
-    if categories.contains(&"write") {
+    if categories.contains(&"scripting") {
+        flags.extend(["noscript", "stale"]);
+    } else if categories.contains(&"write") {
         flags.push("write");
     } else if categories.contains(&"read") {
         flags.push("readonly");
