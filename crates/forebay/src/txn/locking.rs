@@ -189,8 +189,10 @@ impl Transaction {
 
     /// What it has locked, for a run that begins with that.
     pub fn locks(&self) -> Vec<PlannedLock> {
-        let lock = |(key, mode): (&Key, Mode)| {
-            PlannedLock { key: key.clone(), mode, load: self.documents.loaded(key.borrow()) }
+        let lock = |(key, mode): (&Key, Mode)| PlannedLock {
+            key: key.clone(),
+            mode,
+            load: self.documents.loaded(key.borrow()),
         };
         self.held.all().map(lock).collect()
     }

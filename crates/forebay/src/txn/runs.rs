@@ -24,7 +24,12 @@ impl Runs {
         let number = engine.inner.next_owner.fetch_add(1, Ordering::Relaxed);
         let (name, no_wait, caller) = (plan.name, plan.no_wait, plan.caller.clone());
         let left = if no_wait { 0 } else { engine.inner.limits.retries_max };
-        Runs { engine: engine.clone(), number, context, patience: Patience { name, no_wait, caller, left, place: None } }
+        Runs {
+            engine: engine.clone(),
+            number,
+            context,
+            patience: Patience { name, no_wait, caller, left, place: None },
+        }
     }
 
     /// The next run, with nothing locked yet.

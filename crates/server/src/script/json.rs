@@ -1,7 +1,7 @@
 //! `cjson.encode` and `cjson.decode`, as Redis' own module does them with its defaults: numbers of 14 digits, an empty
 //! table is an object, null is `cjson.null`. What differs: a string of JSON has to be UTF-8 to be decoded.
 
-use mlua::{Lua, LightUserData, Table, Value};
+use mlua::{LightUserData, Lua, Table, Value};
 
 /// Tables within one another; serde_json reads as deep.
 const DEPTH_MAX: usize = 127;

@@ -95,6 +95,10 @@ fn error_of(error: &mlua::Error, bytes_max: usize) -> Reply {
         mlua::Error::MemoryError(_) => Limit::Memory(bytes_max).reply(),
         mlua::Error::CallbackError { cause, .. } => error_of(cause, bytes_max),
         mlua::Error::RuntimeError(said) => Reply::error(format!("ERR {said}")),
+        mlua::Error::ExternalError(inner) => match inner.downcast_ref::<CommandFailed>() {
+            Some(failed) => Reply::error(failed.0.clone()),
+            None => Reply::error(format!("ERR {inner}")),
+        },
         other => Reply::error(format!("ERR {other}")),
     }
 }
@@ -103,7 +107,7 @@ fn run_in_state(program: &Program<'_>, halt: &Arc<Halt>, ask: Ask) -> mlua::Resu
     let lua = state(program.bytes_max)?;
     let resp3 = Rc::new(Cell::new(false));
     let globals = lua.globals();
-    globals.raw_set("redis", redis(&lua, &resp3, program.client)?)?;
+    globals.raw_set("redis", redis(&lua, halt, ask, &resp3, program.client)?)?;
     globals.raw_set("cjson", json::module(&lua)?)?;
     globals.raw_set("bit", bits::module(&lua)?)?;
     globals.raw_set("os", clock(&lua, program.runtime.clone())?)?;
@@ -111,8 +115,8 @@ fn run_in_state(program: &Program<'_>, halt: &Arc<Halt>, ask: Ask) -> mlua::Resu
     let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
     let bytes_max = program.bytes_max;
     let runner: Function = prelude.call((
-        raw_call(&lua, halt, ask, &resp3)?,
         lua.create_function(move |lua, error: Value| described(lua, error, bytes_max))?,
+        lua.create_function(move |lua, error: Value| as_table(lua, error, bytes_max))?,
         PATTERN_BYTES_MAX,
         lua.create_function(move |_, ()| Ok(stopped.reason().is_some()))?,
     ))?;
@@ -163,46 +167,77 @@ fn clock(lua: &Lua, runtime: Runtime) -> mlua::Result<Table> {
     Ok(os)
 }
 
-/// A command for the session, and its answer with whether that is an error.
-fn raw_call(lua: &Lua, halt: &Arc<Halt>, ask: Ask, resp3: &Rc<Cell<bool>>) -> mlua::Result<Function> {
+/// The error of a command on its way through Lua; what catches it makes a table of it.
+#[derive(Debug)]
+struct CommandFailed(Vec<u8>);
+
+impl std::fmt::Display for CommandFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl std::error::Error for CommandFailed {}
+
+/// `redis.call` and `redis.pcall`: a command for the session, and its answer. Its error is raised or returned.
+fn add_calls(lua: &Lua, redis: &Table, halt: &Arc<Halt>, ask: Ask, resp3: &Rc<Cell<bool>>) -> mlua::Result<()> {
     let (halt, resp3) = (halt.clone(), resp3.clone());
-    lua.create_function(move |lua, args: Variadic<Value>| {
+    let answer = Rc::new(move |args: &[Value]| -> mlua::Result<Reply> {
         if halt.reason().is_some() {
             return Err(fails("stopped"));
         }
-        let refused = |text: &str| Ok((Value::Table(error_table(lua, text.as_bytes())?), true));
-        if args.is_empty() {
-            return refused("ERR Please specify at least one argument for this redis lib call");
+        match request(args) {
+            Ok(request) => ask(request).ok_or_else(|| fails("stopped")),
+            Err(refused) => Ok(Reply::error(refused)),
         }
-        let mut texts: Vec<Vec<u8>> = Vec::with_capacity(args.len());
-        for arg in args.iter() {
-            texts.push(match arg {
-                Value::String(text) => text.as_bytes().to_vec(),
-                Value::Integer(number) => number_text(*number as f64).into_bytes(),
-                Value::Number(number) => number_text(*number).into_bytes(),
-                _ => return refused("ERR Lua redis lib command arguments must be strings or integers"),
-            });
-        }
-        let Some(reply) = ask(Request::of(texts.iter().map(Vec::as_slice))) else { return Err(fails("stopped")) };
-        Ok((to_lua(lua, &reply, resp3.get())?, reply.is_error()))
-    })
+    });
+    let (answers, protocol) = (answer.clone(), resp3.clone());
+    let call = move |lua: &Lua, args: Variadic<Value>| match answers(&args)? {
+        Reply::Error(text) => Err(mlua::Error::external(CommandFailed(text.to_vec()))),
+        reply => to_lua(lua, &reply, protocol.get()),
+    };
+    redis.raw_set("call", lua.create_function(call)?)?;
+    let pcall = move |lua: &Lua, args: Variadic<Value>| to_lua(lua, &answer(&args)?, resp3.get());
+    redis.raw_set("pcall", lua.create_function(pcall)?)
+}
+
+/// The request that a script's arguments are.
+fn request(args: &[Value]) -> Result<Request, &'static str> {
+    if args.is_empty() {
+        return Err("ERR Please specify at least one argument for this redis lib call");
+    }
+    let text = |arg: &Value| match arg {
+        Value::String(text) => Ok(text.as_bytes().to_vec()),
+        Value::Integer(number) => Ok(number_text(*number as f64).into_bytes()),
+        Value::Number(number) => Ok(number_text(*number).into_bytes()),
+        _ => Err("ERR Lua redis lib command arguments must be strings or integers"),
+    };
+    let texts = args.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    Ok(Request::of(texts.iter().map(Vec::as_slice)))
 }
 
 /// Levels of the stack that are looked at for the script's own line.
 const LEVELS_MAX: usize = 16;
 
+/// An error of Rust as a table; another stays as it is.
+fn as_table(lua: &Lua, error: Value, bytes_max: usize) -> mlua::Result<Value> {
+    match &error {
+        Value::Error(inner) => match error_of(inner, bytes_max) {
+            Reply::Error(text) => error_table(lua, &text).map(Value::Table),
+            _ => Ok(error),
+        },
+        _ => Ok(error),
+    }
+}
+
 /// An error as a table that says where it was raised, as Redis makes it.
 fn described(lua: &Lua, error: Value, bytes_max: usize) -> mlua::Result<Table> {
-    let table = match error {
+    let table = match as_table(lua, error, bytes_max)? {
         Value::Table(table) => table,
         Value::String(text) if &*text.as_bytes() == b"not enough memory" => {
             return memory_table(lua, bytes_max);
         }
         Value::String(text) => error_table(lua, &[b"ERR ", &*text.as_bytes()].concat())?,
-        Value::Error(error) => match error_of(&error, bytes_max) {
-            Reply::Error(text) => error_table(lua, &text)?,
-            _ => error_table(lua, b"ERR unknown error")?,
-        },
         other => error_table(lua, format!("ERR {}", other.to_string().unwrap_or_default()).as_bytes())?,
     };
     let line_at = |level| {
@@ -246,14 +281,17 @@ fn error_reply(error: &Value, program: &Program<'_>) -> Reply {
     Reply::error([&text, place.as_bytes()].concat())
 }
 
-/// The table `redis`, but for `call` and `pcall`.
-fn redis(lua: &Lua, resp3: &Rc<Cell<bool>>, client: u64) -> mlua::Result<Table> {
+/// The table `redis`.
+fn redis(lua: &Lua, halt: &Arc<Halt>, ask: Ask, resp3: &Rc<Cell<bool>>, client: u64) -> mlua::Result<Table> {
     let redis = lua.create_table()?;
+    add_calls(lua, &redis, halt, ask, resp3)?;
     let wrong = || fails("wrong number of arguments");
     let named = |name: &'static str, prefix: &'static [u8]| {
         lua.create_function(move |lua, args: Variadic<Value>| {
             let table = lua.create_table()?;
-            let [Value::String(text)] = args.as_slice() else { return error_table(lua, b"ERR wrong number or type of arguments") };
+            let [Value::String(text)] = args.as_slice() else {
+                return error_table(lua, b"ERR wrong number or type of arguments");
+            };
             let text = text.as_bytes();
             let text = text.strip_prefix(b"-".as_slice()).filter(|_| name == "err").unwrap_or(&text);
             let prefix = if text.contains(&b' ') { b"".as_slice() } else { prefix };

@@ -1,25 +1,13 @@
 -- What Lua itself is made into before a script runs: names that scripts do not have are taken away, functions of C
 -- that may take long or too deep are bounded, and globals are protected. It runs once for each state.
-local raw_call, handler, pattern_bytes_max, stopped = ...
+local handler, as_table, pattern_bytes_max, stopped = ...
 
-local error, type, select, tostring, xpcall, setmetatable = error, type, select, tostring, xpcall, setmetatable
+local error, type, select, tostring, tonumber = error, type, select, tostring, tonumber
 local string_rep, string_byte = string.rep, string.byte
 local names = [[
     _G _VERSION assert bit cjson collectgarbage coroutine error gcinfo getmetatable ipairs load loadstring math next
     os pairs pcall rawequal rawget rawset redis select setmetatable string table tonumber tostring type unpack xpcall
 ]]
-
--- redis.call raises what redis.pcall returns. An error is a table with the field err.
-redis.pcall = function(...)
-    return (raw_call(...))
-end
-redis.call = function(...)
-    local reply, failed = raw_call(...)
-    if failed then
-        error(reply, 0)
-    end
-    return reply
-end
 
 -- Lua 5.1 matches by recursion, as deep as its pattern is long.
 local function bounded(search, plain_at)
@@ -74,19 +62,33 @@ load = function(pieces, name)
     end
 end
 
--- A script that is to stop does not go on in what its error is caught by.
-local wrap_pcall, wrap_xpcall = pcall, xpcall
-local function passed(ok, ...)
-    if not ok and stopped() then
+-- A script that is to stop does not go on in what its error is caught by. What the error of a command is caught as is
+-- a table with the field err. A handler is called when the error has left, since no limit is looked at before.
+local catch, catch_at_once = pcall, xpcall
+local function passed(ok, reason, ...)
+    if ok then
+        return ok, reason, ...
+    end
+    if stopped() then
         error("stopped", 0)
     end
-    return ok, ...
+    return false, as_table(reason)
 end
 pcall = function(...)
-    return passed(wrap_pcall(...))
+    return passed(catch(...))
 end
-xpcall = function(...)
-    return passed(wrap_xpcall(...))
+xpcall = function(call, describe)
+    local function described(ok, ...)
+        if ok then
+            return ok, ...
+        end
+        return false, describe(...)
+    end
+    return described(passed(catch(call)))
+end
+local resume = coroutine.resume
+coroutine.resume = function(...)
+    return passed(resume(...))
 end
 
 local kept = {}
@@ -114,5 +116,5 @@ setmetatable(_G, {
 })
 
 return function(script)
-    return wrap_xpcall(script, handler)
+    return catch_at_once(script, handler)
 end
