@@ -202,7 +202,7 @@ async fn an_error_undoes_all_that_was_written() {
     let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
     assert_eq!(eval(&mut peer, kept).await, format!("*2|${}|{wrong}|$1|2|", wrong.len()));
     assert_eq!(peer.say("GET a\nLRANGE l 0 -1").await, "$1|2|*1|$1|x|");
-    let caught = "local ok, e = pcall(redis.call, 'INCR', 'l') return {tostring(ok), e.err}";
+    let caught = "local ok, e = pcall(redis.call, 'INCR', 'l') return {tostring(ok), e}";
     assert_eq!(eval(&mut peer, caught).await, format!("*2|$5|false|${}|{wrong}|", wrong.len()));
 }
 

@@ -18,7 +18,8 @@
 //!   circle through the places.
 //! * At most `scripts_max` scripts run, each in at most `script_bytes_max`. One that was told to stop keeps its place
 //!   until its thread has left it.
-//! * A script that is told to stop, or whose session is gone, changes nothing from then on: its next call is not served.
+//! * A script that is told to stop, or whose session is gone, changes nothing from then on: its next call is not
+//!   served.
 
 mod bits;
 mod cache;

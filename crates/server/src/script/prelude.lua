@@ -62,8 +62,9 @@ load = function(pieces, name)
     end
 end
 
--- A script that is to stop does not go on in what its error is caught by. What the error of a command is caught as is
--- a table with the field err. A handler is called when the error has left, since no limit is looked at before.
+-- A script that is to stop does not go on in what its error is caught by. The error of a command is a table with the
+-- field err, of which pcall shows that field, as in Redis. A handler is called when the error has left, since no limit
+-- is looked at before.
 local catch, catch_at_once = pcall, xpcall
 local function passed(ok, reason, ...)
     if ok then
@@ -74,8 +75,14 @@ local function passed(ok, reason, ...)
     end
     return false, as_table(reason)
 end
+local function as_text(ok, reason, ...)
+    if not ok and type(reason) == "table" and type(reason.err) == "string" then
+        return false, reason.err
+    end
+    return ok, reason, ...
+end
 pcall = function(...)
-    return passed(catch(...))
+    return as_text(passed(catch(...)))
 end
 xpcall = function(call, describe)
     local function described(ok, ...)

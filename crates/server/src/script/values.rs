@@ -138,8 +138,7 @@ impl Replies {
         match value {
             Value::String(string) => self.bulk(&string.as_bytes()),
             Value::Integer(number) => Ok(Reply::Integer(*number)),
-            // As a cast in C, which saturates here where it is undefined there.
-            Value::Number(number) => Ok(Reply::Integer(*number as i64)),
+            Value::Number(number) => Ok(Reply::Integer(truncated(*number))),
             Value::Boolean(yes) if self.resp3 => Ok(Reply::Boolean(*yes)),
             Value::Boolean(true) => Ok(Reply::Integer(1)),
             Value::Table(_) if depth >= DEPTH_MAX => Err(Unfit::Deep),
@@ -198,6 +197,14 @@ impl Replies {
             }
         }
         Ok(Reply::Array(replies))
+    }
+}
+
+/// A number without its fraction. What no integer of 64 bits can be is the least of them, as a cast on amd64 has it.
+fn truncated(number: f64) -> i64 {
+    match number >= -(2_f64.powi(63)) && number < 2_f64.powi(63) {
+        true => number as i64,
+        false => i64::MIN,
     }
 }
 
