@@ -416,3 +416,45 @@ async fn a_script_in_a_pipeline_has_its_place() {
     assert_eq!(eval(&mut peer, "redis.call('SELECT', 1) redis.call('SET', 'k', 'other') return 1").await, ":1|");
     assert_eq!(peer.say("GET k\nSELECT 1\nGET k").await, "$1|2|+OK|$5|other|");
 }
+
+/// A script that waits for what an interactive transaction holds is served: that one yields to it, as to any command.
+#[tokio::test]
+async fn a_transaction_yields_to_a_script() {
+    let shared = plain();
+    let (mut holder, mut peer) = (Peer::new(&shared), Peer::new(&shared));
+    assert_eq!(holder.say("TXN BEGIN\nSET k held").await, "+OK|+OK|");
+    assert_eq!(ask(&mut peer, &["EVAL", "return redis.call('SET', KEYS[1], 'x')", "1", "k"]).await, "+OK|");
+    assert!(holder.say("TXN COMMIT").await.starts_with("-TXABORTED wounded: EVAL k waited "));
+    // So does one that has only read what the script is about to write.
+    assert_eq!(holder.say("TXN BEGIN\nGET k").await, "+OK|$1|x|");
+    assert_eq!(ask(&mut peer, &["EVAL", "return redis.call('APPEND', KEYS[1], 'y')", "1", "k"]).await, ":2|");
+    assert!(holder.say("TXN COMMIT").await.starts_with("-TXABORTED wounded: EVAL k waited "));
+    shared.engine.validate_locks();
+}
+
+/// A script whose session goes away in the middle of it changes nothing, and gives its place back.
+#[tokio::test]
+async fn one_whose_client_has_gone_changes_nothing() {
+    let shared = server(|options| options.limits.scripts_max = 1);
+    let mut peer = Peer::new(&shared);
+    let endless = "redis.call('SET', KEYS[1], 1) while true do end";
+    let request = ["EVAL", endless, "1", "k"];
+    let left = tokio::time::timeout(std::time::Duration::from_millis(50), ask(&mut peer, &request)).await;
+    assert!(left.is_err());
+    drop(peer);
+    let mut other = Peer::new(&shared);
+    assert_eq!(ask(&mut other, &["EVAL", "return redis.call('GET', KEYS[1])", "1", "k"]).await, "$-1|");
+    assert_eq!(shared.engine.locked_keys(), 0);
+}
+
+/// What a script does is shown to MONITOR, as Redis shows it.
+#[tokio::test]
+async fn monitor_shows_what_a_script_does() {
+    let shared = plain();
+    let (mut watcher, mut peer) = (Peer::new(&shared), Peer::new(&shared));
+    assert_eq!(watcher.say("MONITOR").await, "+OK|");
+    eval(&mut peer, "return redis.call('SET', 'k', 'v')").await;
+    watcher.session.take_shown();
+    let shown = String::from_utf8_lossy(watcher.session.replies.ready_mut()).into_owned();
+    assert!(shown.contains("[0 lua] \"SET\" \"k\" \"v\""), "{shown}");
+}

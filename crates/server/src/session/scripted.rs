@@ -17,7 +17,9 @@ use futures_util::future::{Either, select};
 
 use super::run::{Called, Step};
 use super::{Answers, Queue, Session, Turns, in_order, planned, rolled_back};
+use crate::attention::MONITORS;
 use crate::command::{Command, Effect, Flag, Run, compare, refused, script_keys};
+use crate::monitor;
 use crate::script::{Asked, Limit, Place, Script, start};
 
 /// What is run in one transaction.
@@ -221,6 +223,11 @@ impl Session {
         }
         if let Some(error) = self.refusal_in_script(number, command, frame, *from) {
             return Ok(error);
+        }
+        if self.shared.attention.get() & MONITORS != 0 {
+            let now_ms = self.shared.engine.runtime().now_ms();
+            let line = monitor::line(now_ms, from.space, "lua", command, frame);
+            self.shared.monitors.show(&line, &self.shared.attention);
         }
         if let Run::Session(body) = &command.run {
             // What SELECT changes is the script's.
