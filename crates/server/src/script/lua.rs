@@ -108,8 +108,6 @@ fn run_in_state(program: &Program<'_>, halt: &Arc<Halt>, ask: Ask) -> mlua::Resu
     let resp3 = Rc::new(Cell::new(false));
     let globals = lua.globals();
     globals.raw_set("redis", redis(&lua, halt, ask, &resp3, program.client)?)?;
-    globals.raw_set("cjson", json::module(&lua)?)?;
-    globals.raw_set("bit", bits::module(&lua)?)?;
     globals.raw_set("os", clock(&lua, program.runtime.clone())?)?;
     let stopped = halt.clone();
     let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
@@ -119,6 +117,7 @@ fn run_in_state(program: &Program<'_>, halt: &Arc<Halt>, ask: Ask) -> mlua::Resu
         lua.create_function(move |lua, error: Value| as_table(lua, error, bytes_max))?,
         PATTERN_BYTES_MAX,
         lua.create_function(move |_, ()| Ok(stopped.reason().is_some()))?,
+        modules(&lua)?,
     ))?;
     let strings = |texts: &[Vec<u8>]| lua.create_sequence_from(texts.iter().map(mlua::LuaString::wrap));
     globals.raw_set("KEYS", strings(&program.keys)?)?;
@@ -156,6 +155,14 @@ fn watch(lua: &Lua, halt: Arc<Halt>, instructions: u32) -> mlua::Result<()> {
         }
         Err(fails("stopped"))
     })
+}
+
+/// What makes the modules, by their names.
+fn modules(lua: &Lua) -> mlua::Result<Table> {
+    let modules = lua.create_table()?;
+    modules.raw_set("cjson", lua.create_function(|lua, ()| json::module(lua))?)?;
+    modules.raw_set("bit", lua.create_function(|lua, ()| bits::module(lua))?)?;
+    Ok(modules)
 }
 
 /// `os`, of which scripts have the clock: seconds that the state is old.

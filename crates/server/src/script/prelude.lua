@@ -1,8 +1,8 @@
 -- What Lua itself is made into before a script runs: names that scripts do not have are taken away, functions of C
 -- that may take long or too deep are bounded, and globals are protected. It runs once for each state.
-local handler, as_table, pattern_bytes_max, stopped = ...
+local handler, as_table, pattern_bytes_max, stopped, modules = ...
 
-local error, type, select, tostring, tonumber = error, type, select, tostring, tonumber
+local error, type, select, tostring, tonumber, rawset = error, type, select, tostring, tonumber, rawset
 local string_rep, string_byte = string.rep, string.byte
 local names = [[
     _G _VERSION assert bit cjson collectgarbage coroutine error gcinfo getmetatable ipairs load loadstring math next
@@ -113,7 +113,13 @@ for _, name in ipairs(drop) do
 end
 KEYS, ARGV = {}, {}
 setmetatable(_G, {
-    __index = function(_, name)
+    -- Few scripts use a module, and to make one takes longer than many scripts run.
+    __index = function(globals, name)
+        if modules[name] then
+            local made = modules[name]()
+            rawset(globals, name, made)
+            return made
+        end
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
     end,
     __newindex = function()
