@@ -5,6 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use forebay::runtime::simulated::SplitMix;
 use forebay_protocol::encode_command;
 use forebay_server::Shared;
 use support::{Peer, server};
@@ -457,4 +458,60 @@ async fn monitor_shows_what_a_script_does() {
     watcher.session.take_shown();
     let shown = String::from_utf8_lossy(watcher.session.replies.ready_mut()).into_owned();
     assert!(shown.contains("[0 lua] \"SET\" \"k\" \"v\""), "{shown}");
+}
+
+/// Money that scripts move between accounts is all there, whoever counts it and however: declared keys or met ones,
+/// scripts that fail half way, EXEC with a script in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_counts_sees_whole_transfers() {
+    const ACCOUNTS: u64 = 6;
+    const ROUNDS: usize = 60;
+    const TRANSFER: &str = "local names = #KEYS > 0 and KEYS or {ARGV[2], ARGV[3]} \
+        if names[1] == names[2] then return 0 end \
+        redis.call('DECRBY', names[1], ARGV[1]) if ARGV[1] == '7' then error('half way') end \
+        return redis.call('INCRBY', names[2], ARGV[1])";
+    const COUNT: &str = "local sum = 0 for n = 0, 5 do sum = sum + redis.call('GET', 'a' .. n) end return sum";
+    let shared = plain();
+    let mut bank = Peer::new(&shared);
+    for account in 0..ACCOUNTS {
+        bank.say(&format!("SET a{account} 100")).await;
+    }
+    let mut clients = Vec::new();
+    for seed in 0..4 {
+        let shared = shared.clone();
+        clients.push(tokio::spawn(async move {
+            let (mut peer, mut dice) = (Peer::new(&shared), SplitMix::new(seed));
+            for round in 0..ROUNDS {
+                let [from, to] = [(); 2].map(|()| format!("a{}", dice.below(ACCOUNTS)));
+                let amount = dice.below(10).to_string();
+                let declared = ["EVAL", TRANSFER, "2", &from, &to, &amount];
+                let met = ["EVAL", TRANSFER, "0", &amount, &from, &to];
+                match dice.below(3) {
+                    0 => drop(ask(&mut peer, &declared).await),
+                    1 => drop(ask(&mut peer, &met).await),
+                    _ => {
+                        peer.say("MULTI\nINCRBY a0 3").await;
+                        ask(&mut peer, &met).await;
+                        peer.say("DECRBY a0 3\nEXEC").await;
+                    }
+                }
+                let seen = match round % 3 {
+                    0 => ask(&mut peer, &["EVAL_RO", COUNT, "0"]).await,
+                    1 => ask(&mut peer, &["EVAL", COUNT, "2", "a5", "a0"]).await,
+                    _ => {
+                        let all = peer.say("MGET a0 a1 a2 a3 a4 a5").await;
+                        let numbers = all.split('|').filter_map(|text| text.parse::<i64>().ok());
+                        format!(":{}|", numbers.sum::<i64>())
+                    }
+                };
+                assert!(seen == ":600|" || seen.starts_with("-TXCONFLICT"), "{seen}");
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(ask(&mut bank, &["EVAL_RO", COUNT, "0"]).await, ":600|");
+    shared.engine.validate();
+    assert_eq!(shared.engine.locked_keys(), 0);
 }
