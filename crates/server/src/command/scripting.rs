@@ -43,7 +43,8 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::None,
         run: Run::Engine(|session, frame| family::run_waiting(session, frame, "script")),
-        flags: &[Flag::NotInMulti],
+        // LOAD waits for a place, which who holds locks must not.
+        flags: &[Flag::NotInMulti, Flag::NotInTxn],
     },
 ];
 
