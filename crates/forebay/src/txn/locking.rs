@@ -264,8 +264,8 @@ impl Transaction {
     }
 
     /// Locks and loads `locks` for one command of an interactive transaction or a script. A key to be written is locked
-    /// for update, so that others may go on reading it until the commit. After an error the transaction is to be dropped, but for
-    /// [`TxnError::TooLarge`]: then it holds what it held before, and more locks.
+    /// for update, so that others may go on reading it until the commit. After an error the transaction is to be
+    /// dropped, but for [`TxnError::TooLarge`]: then it holds what it held before, and more locks.
     pub async fn prepare_command(&mut self, locks: &[PlannedLock], ahead: &mut Ahead) -> Result<(), TxnError> {
         self.note_vertices(locks);
         for (n, lock) in locks.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The runs of one request as a transaction: again from nothing after a conflict, with the patience that is left.
 //!
-//! **Invariant.** Nothing of a run is left when the next one begins: its transaction was committed, or dropped with all
-//! that it had locked, read and changed. Only its number, and its place in the queue of a key, go on.
+//! **Invariant.** Nothing of a run is left when the next one begins: its transaction was dropped with all that it had
+//! locked, read and changed. Only its number, and its place in the queue of a key, go on.
 
 use super::locking::Patience;
 use super::plan::Overtaken;

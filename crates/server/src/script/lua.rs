@@ -1,8 +1,8 @@
 //! One state of Lua for one script: what a script finds in it, and what bounds it.
 //!
 //! **Invariants.** A state serves one script, so nothing that a script leaves behind is found by another. It reaches
-//! neither files nor clocks nor processes: what [`StdLib`] it is given holds none of them, and the prelude takes away
-//! what its base library would read files by. All that it allocates counts towards one limit.
+//! neither files nor processes. The libraries that it is given hold none of them, and the prelude takes away what the
+//! base library reads files by. All that it allocates counts towards one limit.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -14,7 +14,7 @@
 //!
 //! **Invariants.**
 //! * A script is one transaction: what it wrote is committed as a whole when it has ended well, and else none of it.
-//! * No session waits for a place to run a script while it holds a lock; so scripts never wait for each other in a
+//! * No session waits for a place to run a script while it holds a lock. So scripts never wait for each other in a
 //!   circle through the places.
 //! * At most `scripts_max` scripts run, each in at most `script_bytes_max`. One that was told to stop keeps its place
 //!   until its thread has left it.

@@ -1,7 +1,7 @@
 //! What a command answers as a value of Lua, and what a script returns as a reply; as Redis converts them.
 //!
-//! **Invariant.** A reply that is made of a script's value takes no more than it was given bytes, however often a table
-//! stands in itself, and nests at most [`DEPTH_MAX`] deep.
+//! **Invariant.** A reply that is made of a script's value takes no more bytes than it was given, however often a table
+//! stands in itself. It nests at most [`DEPTH_MAX`] deep.
 
 use forebay_protocol::Reply;
 use mlua::{Lua, Table, Value};

@@ -2,7 +2,7 @@
 //!
 //! What the script has declared as its keys is locked first, in key order, and loaded together. Other keys are locked
 //! as they are met. After a conflict all runs again from nothing, and begins with the locks that the run before has
-//! met: two scripts that meet the same keys in two orders wait for each other once.
+//! met. So two scripts that meet keys in two orders wait for each other once.
 //!
 //! **Invariant.** A command in a script does what it would do in EXEC: the same checks, locks, body and savepoint. What
 //! ends a run other than by the script's own error, as a conflict does, is never seen by the script.
