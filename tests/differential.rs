@@ -15,6 +15,9 @@ mod common;
 mod compare;
 #[path = "differential/generate.rs"]
 mod generate;
+#[cfg(feature = "lua")]
+#[path = "differential/scripts.rs"]
+mod scripts;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

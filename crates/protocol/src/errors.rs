@@ -97,6 +97,14 @@ pub const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 /// OBJECT FREQ where frequencies are not counted.
 pub const NO_FREQUENCY: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
     that when switching between policies at runtime LRU and LFU data will take some time to adjust.";
+/// EVALSHA of a script that is not kept.
+pub const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+/// EVAL with a negative number of keys.
+pub const KEYS_NEGATIVE: &str = "ERR Number of keys can't be negative";
+/// EVAL with more keys than arguments.
+pub const KEYS_TOO_MANY: &str = "ERR Number of keys can't be greater than number of args";
+/// SCRIPT KILL where none runs.
+pub const NOTBUSY: &str = "NOTBUSY No scripts in execution right now.";
 /// COMMAND GETKEYS of what is no command.
 pub const INVALID_COMMAND: &str = "ERR Invalid command specified";
 /// COMMAND GETKEYS of a command without keys.

@@ -78,14 +78,7 @@ impl<'a> Frame<'a> {
     /// A copy of the arguments alone, in memory of its own: it may wait (in a MULTI queue) without pinning the
     /// connection's read buffer.
     pub fn compact(&self) -> Request {
-        let mut bytes = Vec::with_capacity(self.args_bytes());
-        let args = self.args().map(|arg| {
-            let start = bytes.len() as u32;
-            bytes.extend_from_slice(arg);
-            (start, bytes.len() as u32)
-        });
-        let args = args.collect();
-        Request { frame: bytes.into(), args }
+        Request::of(self.args())
     }
 }
 
@@ -97,6 +90,18 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request of these arguments, in memory of its own.
+    pub fn of<'a>(args: impl Iterator<Item = &'a [u8]>) -> Request {
+        let mut bytes = Vec::new();
+        let args = args.map(|arg| {
+            let start = bytes.len() as u32;
+            bytes.extend_from_slice(arg);
+            (start, bytes.len() as u32)
+        });
+        let args = args.collect();
+        Request { frame: bytes.into(), args }
+    }
+
     /// The same, borrowed.
     #[inline]
     pub fn frame(&self) -> Frame<'_> {

@@ -34,6 +34,8 @@ pub mod recorder;
 mod reload;
 mod replies;
 mod room;
+#[cfg(feature = "lua")]
+pub mod script;
 mod session;
 pub mod settings;
 pub mod shadow;

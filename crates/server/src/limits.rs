@@ -53,6 +53,14 @@ pub struct ServerLimits {
     pub tracking_keys_max: usize,
     /// Bytes that those take.
     pub tracking_bytes_max: usize,
+    /// A script that takes longer is stopped, in ms.
+    pub script_ms_max: u64,
+    /// Scripts that run at a time; a further one waits.
+    pub scripts_max: usize,
+    /// Bytes that one script takes, and its answer.
+    pub script_bytes_max: usize,
+    /// Bytes of the scripts that are kept for EVALSHA.
+    pub script_cache_bytes_max: usize,
     /// What one request may ask.
     pub request: RequestLimits,
 }
@@ -98,6 +106,10 @@ impl Default for ServerLimits {
             lease_keys_max: 1024,
             lease_rates_max: 65_536,
             lease_checks_max: 4096,
+            script_ms_max: 5000,
+            scripts_max: 16,
+            script_bytes_max: 16 << 20,
+            script_cache_bytes_max: 16 << 20,
             request: RequestLimits::default(),
         }
     }

@@ -20,6 +20,8 @@ mod open;
 mod planned;
 mod readers;
 mod run;
+#[cfg(feature = "lua")]
+mod scripted;
 mod tracked;
 mod turns;
 mod underway;
@@ -31,23 +33,24 @@ use std::time::Duration;
 
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
-use forebay::store::forms::OnDelete;
-use forebay::txn::{Ahead, Caller, Committing, DocumentError, HeldTurn, PlannedLock};
+use forebay::txn::{Ahead, Caller, Committing, HeldTurn, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request};
 use smallvec::SmallVec;
 
 pub use blind::{any_unseen, not_seen, tell_nothing};
 pub use hints::Hints;
 pub use identity::{Identity, reason};
-pub use multi::{Multi, Queue};
+pub use multi::{Multi, Queue, rolled_back};
 pub use open::{Deadline, Open};
-pub use planned::{in_order, planned};
+pub use planned::{for_script, in_order, planned};
+#[cfg(feature = "lua")]
+pub use scripted::Steps;
 pub use tracked::{CHANNEL, Tracked};
 pub use turns::Turns;
 pub use underway::{Answers, Kept, Parts};
 
 use crate::clients::Client;
-use crate::command::{Chance, Command, Effect, Flag, Run, document_error};
+use crate::command::{Chance, Command, Effect, Flag, Run};
 use crate::crowd::Counted;
 use crate::monitor::Monitor;
 use crate::outage::Notice;
@@ -304,7 +307,8 @@ impl Session {
             return Err(Reply::error(format!("ERR {name} inside TXN is not allowed")));
         }
         if command.is(Flag::Deletes) {
-            self.refuse_deletion(command, frame).inspect_err(|_| self.multi.doom())?;
+            let space = self.multi.queue.as_ref().map_or(self.space, |queue| queue.space);
+            self.refuse_deletion(command, frame, space).inspect_err(|_| self.multi.doom())?;
         }
         if self.multi.queue.is_some() && !command.is(Flag::NotQueued) {
             if command.is(Flag::NotInMulti) {
@@ -332,21 +336,6 @@ impl Session {
         }
         self.open.abort(&why, &self.shared);
         Reply::error(format!("NOTOWNER {why}"))
-    }
-
-    /// Why a command that deletes is refused: one of its keys is a row, whose mapping does not let it.
-    fn refuse_deletion(&self, command: &Command, frame: Frame<'_>) -> Result<(), Reply> {
-        let engine = &self.shared.engine;
-        if engine.store().caps().owned {
-            return Ok(());
-        }
-        let (space, mut refused) = (self.multi.queue.as_ref().map_or(self.space, |queue| queue.space), None);
-        command.each_key(frame, space, &mut |key| {
-            if refused.is_none() && engine.store().form(&key.to_key()).on_delete() == OnDelete::Refuse {
-                refused = Some(DocumentError::NotDeleted(key.to_key()));
-            }
-        });
-        refused.map_or(Ok(()), |refused| Err(document_error(&refused)))
     }
 
     /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.

@@ -22,6 +22,8 @@ use crate::monitor::Monitors;
 use crate::outage::Modes;
 use crate::pause::Pause;
 use crate::recorder::Recorder;
+#[cfg(feature = "lua")]
+use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::shadow::Shadows;
 use crate::slowlog::{Latency, Slowlog};
@@ -129,6 +131,9 @@ pub struct Shared {
     pub modes: Arc<Modes>,
     /// TXN BEGIN ID.
     pub given: Arc<Given>,
+    /// EVAL and its kind.
+    #[cfg(feature = "lua")]
+    pub scripts: Scripts,
 }
 
 /// Figures of a server, counted since its start or since CONFIG RESETSTAT. Those of commands are in [`Tally`].
@@ -195,6 +200,8 @@ impl Shared {
             }
         });
         Shared {
+            #[cfg(feature = "lua")]
+            scripts: Scripts::new(&options.limits),
             leases,
             trackers,
             labels: Labels::beside(options.engine.cache().clone()),

@@ -36,6 +36,9 @@ const CLIENT_MEMORY: u64 = 64 << 10;
 /// The writes of one document may be counted apart for so many bytes of the memory: a thirtieth of it.
 const RATE_MEMORY: u64 = 4 << 10;
 
+/// One script may run for so many bytes of the memory: with its own bytes an eighth of it.
+const SCRIPT_MEMORY: u64 = 32 << 20;
+
 /// A partition is of no use with less of the memory: its tables alone take a good part of that.
 const PARTITION_MEMORY: u64 = 64 << 10;
 
@@ -56,7 +59,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 16] = [
+static SHARES: [Share; 19] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes without other large ones.
@@ -92,6 +95,14 @@ static SHARES: [Share; 16] = [
     Share { name: "lease-rates-max", part: RATE_MEMORY, floor: 4 << 10, most: 1 << 20,
         set: |to, documents| to.server.lease_rates_max = usize_of(documents),
         total: Some(|of| (of.server.lease_rates_max * WriteRates::ENTRY_BYTES) as u64) },
+    Share { name: "scripts-max", part: SCRIPT_MEMORY, floor: 2, most: 16,
+        set: |to, scripts| to.server.scripts_max = usize_of(scripts), total: None },
+    Share { name: "script-bytes-max", part: 128, floor: 4 * MIB, most: 64 * MIB,
+        set: |to, bytes| to.server.script_bytes_max = usize_of(bytes),
+        total: Some(|of| (of.server.script_bytes_max * of.server.scripts_max) as u64) },
+    Share { name: "script-cache-bytes-max", part: 128, floor: MIB, most: 64 * MIB,
+        set: |to, bytes| to.server.script_cache_bytes_max = usize_of(bytes),
+        total: Some(|of| of.server.script_cache_bytes_max as u64) },
     // Taken off the cache's budget where there are shadows.
     Share { name: "shadow-memory", part: 8, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.shadows.memory = bytes, total: None },
@@ -110,7 +121,7 @@ impl Share {
 
     /// How the default follows, for help texts.
     pub fn text(&self) -> String {
-        if matches!(self.part, KEY_MEMORY | CLIENT_MEMORY | RATE_MEMORY) {
+        if matches!(self.part, KEY_MEMORY | CLIENT_MEMORY | RATE_MEMORY | SCRIPT_MEMORY) {
             let every = Bytes::show(&self.part);
             return format!("one for {every} of --memory, at least {} and at most {}", self.floor, self.most);
         }

@@ -48,6 +48,8 @@ const MANY_KEYS: usize = 1024;
 pub enum TxnKind {
     /// One command or script, run again after a conflict.
     Plain,
+    /// One script, run again after a conflict, that locks and loads more as it goes on.
+    Script,
     /// Its client sees each answer before it sends the next command.
     Interactive,
     /// As `Interactive`, and changes are refused.
@@ -117,7 +119,7 @@ impl Transaction {
         let began = inner.history.as_ref().map(|history| history.tick());
         let (incarnation, doubts) = (inner.mint.incarnation(), inner.store.doubts());
         let uncached = inner.on_write == OnWrite::Invalidate;
-        let tenure = (kind != TxnKind::Plain).then(|| inner.yielding.enter(owner));
+        let tenure = (!matches!(kind, TxnKind::Plain | TxnKind::Script)).then(|| inner.yielding.enter(owner));
         Transaction {
             inner,
             owner,
@@ -183,6 +185,16 @@ impl Transaction {
     /// Keys that it has locked.
     pub fn locked_keys(&self) -> usize {
         self.held.keys.len()
+    }
+
+    /// What it has locked, for a run that begins with that.
+    pub fn locks(&self) -> Vec<PlannedLock> {
+        let lock = |(key, mode): (&Key, Mode)| PlannedLock {
+            key: key.clone(),
+            mode,
+            load: self.documents.loaded(key.borrow()),
+        };
+        self.held.all().map(lock).collect()
     }
 
     /// How many of `locks` it would lock that it has not.
@@ -251,9 +263,9 @@ impl Transaction {
         }
     }
 
-    /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
-    /// so that others may go on reading it until the commit. After an error the transaction is to be dropped, but for
-    /// [`TxnError::TooLarge`]: then it holds what it held before, and more locks.
+    /// Locks and loads `locks` for one command of an interactive transaction or a script. A key to be written is locked
+    /// for update, so that others may go on reading it until the commit. After an error the transaction is to be
+    /// dropped, but for [`TxnError::TooLarge`]: then it holds what it held before, and more locks.
     pub async fn prepare_command(&mut self, locks: &[PlannedLock], ahead: &mut Ahead) -> Result<(), TxnError> {
         self.note_vertices(locks);
         for (n, lock) in locks.iter().enumerate() {
@@ -340,8 +352,8 @@ impl Transaction {
             self.inner.bound_freshness(fresh_until);
         }
         let depends = std::mem::take(&mut self.depends);
-        if self.kind == TxnKind::Interactive {
-            // Its client has seen each answer before it sent the next command.
+        if matches!(self.kind, TxnKind::Interactive | TxnKind::Script) {
+            // Its client, or its script, has seen each answer before it sent the next command.
             self.documents.tell_all();
         }
         let held_bytes = self.documents.held_bytes();

@@ -35,6 +35,7 @@ pub mod prefetch;
 mod published;
 mod reaper;
 mod reload;
+mod runs;
 mod settled;
 mod space;
 mod sync;
@@ -64,6 +65,7 @@ pub use locking::{LARGE_BYTES, Transaction, TxnKind, take_long};
 pub use mode::Mode;
 pub use plan::{OnWrite, Plan, PlannedLock, STALE_TOLD_MAX, Wanted, Watched};
 pub use published::Published;
+pub use runs::Runs;
 pub use settled::{Landed, Settlement};
 pub use turn::{HeldTurn, Turn};
 pub use unwatched::UnwatchedFigures;
@@ -81,9 +83,7 @@ use at_once::AT_ONCE_KEYS_MAX;
 pub use error::TxnError;
 use group::Committer;
 use history::History;
-use locking::Patience;
 use locks::Locks;
-use plan::Overtaken;
 use published::Reads;
 use yielding::Yielding;
 
@@ -395,41 +395,29 @@ impl Engine {
         ahead: &mut Ahead,
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
-        let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
-        let (name, no_wait, caller) = (plan.name, plan.no_wait, plan.caller.clone());
-        let left = if no_wait { 0 } else { self.inner.limits.retries_max };
-        let mut patience = Patience { name, no_wait, caller, left, place: None };
+        let mut runs = self.runs(plan, context);
         loop {
-            let written = || plan.locks.iter().filter(|lock| lock.mode == Mode::Exclusive).count();
-            if let (false, written @ 1..) = (self.inner.at_once, written()) {
-                self.inner.committer.has_room(written).await;
-            }
-            let mut transaction = self.begin_as(number, TxnKind::Plain, context);
-            transaction.patience = patience;
+            let mut transaction = runs.next(plan, TxnKind::Plain).await;
             let ran = transaction.run_in_room(plan, ahead, &mut body).await;
-            patience = std::mem::take(&mut transaction.patience);
+            runs.is_over(&mut transaction);
             let ended = match ran {
-                Ok(Ok(answer)) => match answer {
-                    Ok(answer) => match transaction.commit().await {
-                        // Where others write too, it is the store that finds the conflict.
-                        Ok(committing) if !self.inner.store.caps().owned => committing.settle().await,
-                        ended => ended,
-                    }
-                    .map(|committing| Executed::Done(answer, committing)),
-                    Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
-                },
-                // That a key has changed is shown like anything else: once it is published.
-                Ok(Err(overtaken)) => transaction.roll_back().wait().await.map(|_| match overtaken {
-                    Overtaken::Watched => Executed::WatchFailed,
-                    Overtaken::Stale(stale) => Executed::Stale(stale),
-                }),
+                Ok(Ok(Ok(answer))) => {
+                    runs.hand_over(transaction).await.map(|committing| Executed::Done(answer, committing))
+                }
+                Ok(Ok(Err(answer))) => Ok(Executed::Done(answer, transaction.roll_back())),
+                Ok(Err(overtaken)) => runs::overtaken_by(transaction, overtaken).await,
                 Err(error) => Err(error),
             };
             match ended {
-                Err(TxnError::Conflict(_)) if patience.left > 0 => patience.left -= 1,
+                Err(error) if runs.again(&error) => {}
                 ended => return ended,
             }
         }
+    }
+
+    /// The runs of a request that does what `plan` says, and may wait in the middle of each.
+    pub fn runs(&self, plan: &Plan, context: Context) -> Runs {
+        Runs::new(self, plan, context)
     }
 
     /// Runs `body` as one transaction and commits it; again after a conflict, so `body` must change nothing else.

@@ -55,7 +55,7 @@ pub struct Plan {
 pub struct PlannedLock {
     /// Which key.
     pub key: Key,
-    /// [`Mode::Shared`] or [`Mode::Exclusive`].
+    /// [`Mode::Shared`] or [`Mode::Exclusive`]; for a script also [`Mode::Update`].
     pub mode: Mode,
     /// Whether its document is needed; a blind write does without.
     pub load: bool,

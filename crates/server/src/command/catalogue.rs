@@ -74,6 +74,7 @@ fn group_name(group: Group) -> &'static str {
         Group::Lists => "list",
         Group::Sets => "set",
         Group::Transactions => "transactions",
+        Group::Scripting => "scripting",
         Group::PubSub => "pubsub",
         Group::Cache => "cache",
         Group::Server => "server",
@@ -88,7 +89,10 @@ fn statuses<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
 fn flags(command: &Command, own: &[Flag], categories: &[&str]) -> Reply {
     let has = |flag: Flag| own.contains(&flag);
     let mut flags = Vec::new();
-    if categories.contains(&"write") {
+    if categories.contains(&"scripting") {
+        flags.extend(only_reads(command).then_some("readonly"));
+        flags.extend(["noscript", "stale"]);
+    } else if categories.contains(&"write") {
         flags.push("write");
     } else if categories.contains(&"read") {
         flags.push("readonly");
@@ -124,7 +128,28 @@ fn positions(keys: Keys) -> [i64; 3] {
     }
 }
 
+/// Whether it runs a script that may not write.
+fn only_reads(command: &Command) -> bool {
+    command.is(Flag::RunsScript) && command.name.ends_with("_ro")
+}
+
+/// The keys of a script: so many as its second argument says, behind that.
+fn script_specs(command: &Command) -> Vec<Reply> {
+    let flags: &[&str] = if only_reads(command) { &["RO", "access"] } else { &["RW", "access", "update"] };
+    let spec = map([("keynumidx", Reply::Integer(0)), ("firstkey", Reply::Integer(1)), ("keystep", Reply::Integer(1))]);
+    let flags = Reply::Set(statuses(flags.iter().copied()));
+    let begin = map([("type", text("index")), ("spec", map([("index", Reply::Integer(2))]))]);
+    vec![map([
+        ("flags", flags),
+        ("begin_search", begin),
+        ("find_keys", map([("type", text("keynum")), ("spec", spec)])),
+    ])]
+}
+
 fn key_specs(command: &Command) -> Vec<Reply> {
+    if command.is(Flag::RunsScript) {
+        return script_specs(command);
+    }
     let Keys::Range { first, last, step } = command.keys else { return Vec::new() };
     let flags = match effect(command) {
         Some(Effect::Read) => ["RO", "access"],

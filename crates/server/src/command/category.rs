@@ -69,6 +69,7 @@ fn of_group(command: &Command) -> Option<&'static str> {
         Group::Lists => Some("list"),
         Group::Sets => Some("set"),
         Group::Transactions => Some("transaction"),
+        Group::Scripting => Some("scripting"),
         Group::PubSub => Some("pubsub"),
         // What looks at a whole key space, or empties it.
         Group::Server if command.is(Flag::Reads) || command.is(Flag::Writes) => Some("keyspace"),

@@ -42,7 +42,8 @@ const FAMILIES: &[(&str, &[Sub])] = &[
     ("memory", super::server::MEMORY),
     ("debug", super::server::DEBUG),
     ("function", super::server::FUNCTION),
-    ("script", super::server::SCRIPT),
+    #[cfg(feature = "lua")]
+    ("script", super::scripting::SUBS),
     ("acl", super::acl::SUBS),
     ("hint", super::hint::SUBS),
     ("lease", super::lease::SUBS),

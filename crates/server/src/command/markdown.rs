@@ -17,6 +17,7 @@ impl Group {
             Group::Lists => "Lists",
             Group::Sets => "Sets",
             Group::Transactions => "Transactions",
+            Group::Scripting => "Scripts",
             Group::PubSub => "Publish and subscribe",
             Group::Cache => "Cache and hints",
             Group::Server => "Server",

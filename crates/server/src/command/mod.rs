@@ -30,6 +30,8 @@ mod outage;
 mod outside;
 mod random;
 mod scan;
+#[cfg(feature = "lua")]
+mod scripting;
 mod server;
 mod sets;
 mod slow;
@@ -48,6 +50,8 @@ pub use client::line as client_line;
 pub use element_scan::compare;
 pub use markdown::markdown_table;
 pub use random::Chance;
+#[cfg(feature = "lua")]
+pub use scripting::script_keys;
 pub use transaction::Taken;
 
 use crate::session::Session;
@@ -90,6 +94,8 @@ pub enum Group {
     Sets,
     /// MULTI and its kind, and TXN.
     Transactions,
+    /// Scripts in Lua.
+    Scripting,
     /// Publish and subscribe.
     PubSub,
     /// Cache, hints and traces: forebay's own.
@@ -187,6 +193,8 @@ pub enum Flag {
     /// It is served again where its reply finds no room, although it is not run on documents. Whatever it answers at
     /// length changes nothing.
     Again,
+    /// It runs a script, which asks for keys and commands as it goes on.
+    RunsScript,
     /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.
     NoAuth,
 }
@@ -205,6 +213,8 @@ const FAMILIES: &[&[Command]] = &[
     lists::COMMANDS,
     sets::COMMANDS,
     transaction::COMMANDS,
+    #[cfg(feature = "lua")]
+    scripting::COMMANDS,
     client::COMMANDS,
     tracking::COMMANDS,
     catalogue::COMMANDS,
@@ -325,6 +335,8 @@ impl Command {
             ("cache", _) if outside::is_invalidate(frame) => (false, true),
             // TXN LOCK: who may write, and is told nothing.
             ("txn", _) => (false, true),
+            // What a script does is not known; each command in it is looked at by itself.
+            ("eval" | "evalsha", _) => (true, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
@@ -338,7 +350,7 @@ impl Command {
 
     /// Whether it shows or changes what the store holds, so that only the store's owner may answer it.
     pub fn needs_owner(&self, frame: Frame<'_>) -> bool {
-        let of_transactions = matches!(self.name, "multi" | "exec" | "watch" | "txn");
+        let of_transactions = matches!(self.name, "multi" | "exec" | "watch" | "txn") || self.is(Flag::RunsScript);
         of_transactions || self.effect(frame).is_some() || self.is(Flag::Reads) || self.is(Flag::Writes)
     }
 

@@ -81,12 +81,6 @@ pub(super) const COMMANDS: &[Command] = &[
         Run::Session(|session, frame| family::run(session, frame, "function")),
         &[],
     ),
-    family_command(
-        "script",
-        "There are no scripts; FLUSH succeeds",
-        Run::Session(|session, frame| family::run(session, frame, "script")),
-        &[],
-    ),
 ];
 
 pub(super) const MEMORY: &[Sub] = &[
@@ -135,15 +129,6 @@ pub(super) const FUNCTION: &[Sub] = &[Sub {
     arity: -2,
     flags: &[],
     run: SubRun::Session(|_, frame| flush(frame, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
-}];
-
-pub(super) const SCRIPT: &[Sub] = &[Sub {
-    name: "flush",
-    syntax: "[ASYNC|SYNC]",
-    summary: "Does nothing",
-    arity: -2,
-    flags: &[],
-    run: SubRun::Session(|_, frame| flush(frame, "ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
 }];
 
 fn flush(frame: Frame<'_>, otherwise: &'static str) -> Reply {

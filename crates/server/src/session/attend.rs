@@ -47,7 +47,10 @@ impl Session {
         let queued = self.multi.queue.is_some() && !command.is(Flag::NotQueued);
         let writes = || match command.effect(frame) {
             Some(effect) => effect != Effect::Read,
-            None => matches!(command.name, "flushdb" | "flushall" | "exec" | "txn"),
+            None => {
+                // A script that is declared to read only still may not wait for a write that waits.
+                matches!(command.name, "flushdb" | "flushall" | "exec" | "txn") || command.is(Flag::RunsScript)
+            }
         };
         (command.name != "client" && !queued).then(writes)
     }

@@ -216,6 +216,27 @@ impl Session {
         )))
     }
 
+    /// Whether a script's client may do what the script asks for.
+    #[cfg(feature = "lua")]
+    pub(super) fn guard_in_script(
+        &mut self,
+        number: usize,
+        command: &'static Command,
+        frame: Frame<'_>,
+    ) -> Result<(), Reply> {
+        if !self.identity.is_guarded(&self.shared.access) {
+            return Ok(());
+        }
+        self.look_again();
+        if self.identity.stranger {
+            return Err(Reply::error(errors::NOAUTH));
+        }
+        let Some(denied) = self.denied(number, command, frame) else { return Ok(()) };
+        self.note_denied(&denied, "lua");
+        let why = reason(&self.identity.user, &denied, false);
+        Err(Reply::error(format!("ERR ACL failure in script: {why}")))
+    }
+
     /// Whether what the open transaction has written may still be: a right may be taken while it is open.
     pub fn guard_written(&mut self) -> Result<(), Reply> {
         if !self.identity.is_guarded(&self.shared.access) {

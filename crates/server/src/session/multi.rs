@@ -6,8 +6,8 @@ use forebay::txn::{PlannedLock, Watched};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, Request};
 
-use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES, planned};
-use crate::command::{Command, Taken};
+use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES, for_script, planned};
+use crate::command::{Command, Flag, Taken};
 use crate::given::Claim;
 use crate::limits::ServerLimits;
 
@@ -51,7 +51,21 @@ pub struct Queued {
 const SHORT_COMMANDS_MAX: usize = 32;
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
+/// The error of an EXEC whose command number `n`, counted from 0, was answered with `error`: nothing of it is done.
+pub fn rolled_back(n: usize, command: &Command, frame: Frame<'_>, error: &[u8]) -> Reply {
+    let name = command.name.to_ascii_uppercase();
+    let first = frame.get(1).map(|arg| format!(" {}", arg.escape_ascii())).unwrap_or_default();
+    let mut rolled_back = format!("EXECABORT rolled back: command {} ({name}{first}): ", n + 1).into_bytes();
+    rolled_back.extend_from_slice(error);
+    Reply::error(rolled_back)
+}
+
 impl Queue {
+    /// Whether one of the commands is a script, which asks for more as it goes on.
+    pub fn has_scripts(&self) -> bool {
+        self.commands.iter().any(|queued| queued.command.is(Flag::RunsScript))
+    }
+
     /// The locks that the queued commands need.
     pub fn locks(&self) -> Vec<PlannedLock> {
         let mut locks = Vec::new();
@@ -59,6 +73,9 @@ impl Queue {
             let frame = queued.request.frame();
             if let Some(effect) = queued.command.effect(frame) {
                 queued.command.each_key(frame, queued.space, &mut |key| locks.push(planned(key, effect)));
+            }
+            if queued.command.is(Flag::RunsScript) {
+                queued.command.each_key(frame, queued.space, &mut |key| locks.push(for_script(queued.command, key)));
             }
         }
         locks

@@ -3,12 +3,18 @@
 use forebay::key::KeyRef;
 use forebay::txn::{Mode, PlannedLock};
 
-use crate::command::Effect;
+use crate::command::{Command, Effect};
 
 /// How a key is locked and loaded for a command that has `effect` on it.
 pub fn planned(key: KeyRef<'_>, effect: Effect) -> PlannedLock {
     let mode = if effect == Effect::Read { Mode::Shared } else { Mode::Exclusive };
     PlannedLock { key: key.to_key(), mode, load: effect != Effect::Blind }
+}
+
+/// How a key is locked that a script has declared: it may write there, and others may read until it has.
+pub fn for_script(command: &Command, key: KeyRef<'_>) -> PlannedLock {
+    let mode = if command.name.ends_with("_ro") { Mode::Shared } else { Mode::Update };
+    PlannedLock { key: key.to_key(), mode, load: true }
 }
 
 /// Locks in key order, each key once in its strongest mode: two plans never wait for each other in a circle.

@@ -2,13 +2,14 @@
 
 use forebay::Value;
 use forebay::runtime::Runtime;
-use forebay::txn::{Ahead, Documents, Executed, LARGE_BYTES, Plan, PlannedLock, TxnError};
+use forebay::store::forms::OnDelete;
+use forebay::txn::{Ahead, DocumentError, Documents, Executed, LARGE_BYTES, Plan, PlannedLock, Transaction, TxnError};
 use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
 use super::underway::KEPT_KEY_BYTES;
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused};
+use crate::command::{Answer, Call, Chance, Command, Effect, Flag, Known, compare, document_error, refused};
 
 /// Where a right was taken and given again, so that nothing else says why.
 const RIGHT_TAKEN: &str = "NOPERM the right to the command was taken while it waited for its locks; try again";
@@ -83,6 +84,20 @@ impl Session {
         })
     }
 
+    /// Why a command that deletes is refused in a key space: one of its keys is a row, whose mapping does not let it.
+    pub(super) fn refuse_deletion(&self, command: &Command, frame: Frame<'_>, space: u8) -> Result<(), Reply> {
+        let (engine, mut refused) = (&self.shared.engine, None);
+        if engine.store().caps().owned {
+            return Ok(());
+        }
+        command.each_key(frame, space, &mut |key| {
+            if refused.is_none() && engine.store().form(&key.to_key()).on_delete() == OnDelete::Refuse {
+                refused = Some(DocumentError::NotDeleted(key.to_key()));
+            }
+        });
+        refused.map_or(Ok(()), |refused| Err(document_error(&refused)))
+    }
+
     /// Bytes of documents behind which a command loads no other. What can go on in parts has half of what may be
     /// answered: its answer is in memory twice while it is written down.
     pub(super) fn documents_max(&self, command: &Command) -> usize {
@@ -129,23 +144,9 @@ impl Session {
         }
         let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
         transaction.leave_with_large(1).await;
-        let documents = transaction.documents_mut();
-        let unseen = any_unseen(command, frame, space, documents);
-        if unseen
-            && !blind
-            && let Some(error) = not_seen(command, frame)
-        {
-            return error;
-        }
-        documents.savepoint();
-        let aside = are_large(locks, documents).then(|| self.shared.engine.runtime());
-        self.took_long |= aside.is_some();
-        let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
-        let (answer, uncompared) = call_body(body, call, aside);
-        let answer = if unseen { tell_nothing(answer) } else { answer };
-        if answer.is_err() {
-            documents.roll_back();
-        }
+        let step = Step { command, body, frame, space, chance, blind };
+        let Called { answer, uncompared, large } = step.call(transaction, locks, self.shared.engine.runtime());
+        self.took_long |= large;
         self.committing = Some((transaction.shown(), false));
         // What the command has made of its documents may be much more than was sent.
         if let Err(refused) = self.within_txn_bytes(self.open.held_bytes()) {
@@ -189,6 +190,51 @@ impl Session {
             return Err(refused(&self.shared, &error));
         }
         Ok(())
+    }
+}
+
+/// One command of a transaction that goes on after it.
+pub(super) struct Step<'a> {
+    pub(super) command: &'a Command,
+    pub(super) body: fn(&mut Call<'_>) -> Answer,
+    pub(super) frame: Frame<'a>,
+    pub(super) space: u8,
+    pub(super) chance: Chance,
+    /// It may change what nobody knows.
+    pub(super) blind: bool,
+}
+
+/// What became of it.
+pub(super) struct Called {
+    pub(super) answer: Answer,
+    /// The answer has still to be compared with its pattern.
+    pub(super) uncompared: bool,
+    /// It worked on large documents.
+    pub(super) large: bool,
+}
+
+impl Step<'_> {
+    /// Runs it in `transaction`, which has locked and loaded what it needs. What it has changed before an error is
+    /// undone.
+    pub(super) fn call(self, transaction: &mut Transaction, locks: &[PlannedLock], runtime: &Runtime) -> Called {
+        let Step { command, body, frame, space, chance, blind } = self;
+        let documents = transaction.documents_mut();
+        let unseen = any_unseen(command, frame, space, documents);
+        if unseen
+            && !blind
+            && let Some(error) = not_seen(command, frame)
+        {
+            return Called { answer: Err(error), uncompared: false, large: false };
+        }
+        documents.savepoint();
+        let large = are_large(locks, documents);
+        let call = Call { chance, ..Call::new(frame, space, Known::Documents(documents)) };
+        let (answer, uncompared) = call_body(body, call, large.then_some(runtime));
+        let answer = if unseen { tell_nothing(answer) } else { answer };
+        if answer.is_err() {
+            documents.roll_back();
+        }
+        Called { answer, uncompared, large }
     }
 }
 

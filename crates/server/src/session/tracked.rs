@@ -108,6 +108,14 @@ impl Session {
         }
     }
 
+    /// Before a command of a script: notes what it is about to read in a key space.
+    #[cfg(feature = "lua")]
+    pub(super) fn note_reads_of(&self, command: &Command, frame: Frame<'_>, space: u8) {
+        if self.tracked.as_deref().is_some_and(Tracked::notes) {
+            note(command, frame, space, |key| self.shared.trackers.note(key, self.client.id));
+        }
+    }
+
     /// Whether there is something that the client is to be told, and room for it among its replies. As long as it does
     /// not read, what it is to be told waits where that is bounded.
     pub fn has_pushes(&self) -> bool {

@@ -11,7 +11,7 @@ use forebay_protocol::{Frame, Reply};
 use futures_util::future::{Either, select};
 
 use super::Session;
-use crate::command::{Command, Run};
+use crate::command::{Command, Flag, Run};
 use crate::connection::amounts::{HELD_BYTES_MIN, SMALL_HOLDERS_PART};
 use crate::replies::LARGE_BYTES;
 use crate::room::Beside;
@@ -229,7 +229,9 @@ impl Session {
                 queue.commands.iter().map(|queued| width_of(queued.command, queued.request.frame())).sum()
             }
             (Run::Documents(..) | Run::Varying(..), _) => width_of(command, frame),
-            (Run::Engine(_), _) if matches!(command.name, "watch" | "lease") => width_of(command, frame),
+            (Run::Engine(_), _) if matches!(command.name, "watch" | "lease") || command.is(Flag::RunsScript) => {
+                width_of(command, frame)
+            }
             _ => 0,
         }
     }

@@ -57,3 +57,29 @@ async fn what_is_buffered_is_seen_beside_what_is_not() {
     world.is_back().await;
     peer.check(&[("EXISTS m n x", ":0|")]).await;
 }
+
+/// A script is buffered as one commit, once, though it runs again without what it can't load; what it needs and can't
+/// have is an error, and nothing of it is buffered.
+#[cfg(feature = "lua")]
+#[tokio::test]
+async fn a_script_is_buffered_once() {
+    let world = world(Faults::default(), |_| ());
+    let mut peer = Peer::new(&world.shared);
+    peer.check(&[("SET a 1", "+OK|"), ("SET n 40", "+OK|")]).await;
+    world.loses_all(&mut peer).await;
+    let script = async |peer: &mut Peer, script: &str| {
+        let mut bytes = bytes::BytesMut::new();
+        forebay_protocol::encode_command(&mut bytes, &["EVAL", script, "3", "a", "b", "n"]);
+        peer.raw(&bytes).await
+    };
+    let pending = world.gate.state().amount.transactions;
+    let writes = "redis.call('SET', KEYS[1], 5) redis.call('SET', KEYS[2], 6) return redis.call('GET', KEYS[1])";
+    assert_eq!(script(&mut peer, writes).await, "$1|5|");
+    assert_eq!(world.gate.state().amount.transactions, pending + 1);
+    peer.check(&[("CACHE BLIND OFF", "+OK|")]).await;
+    let needs = script(&mut peer, "redis.call('SET', KEYS[1], 9) return redis.call('INCR', KEYS[3])").await;
+    assert!(needs.starts_with("-STOREDOWN"), "{needs}");
+    assert_eq!(world.gate.state().amount.transactions, pending + 1);
+    world.is_back().await;
+    peer.check(&[("GET a", "$1|5|"), ("GET b", "$1|6|"), ("GET n", "$2|40|")]).await;
+}

@@ -35,6 +35,11 @@ impl Held {
         self.position(key).map(|at| self.modes[at])
     }
 
+    /// All of them, and how each is held.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, Mode)> {
+        self.keys.iter().zip(self.modes.iter().copied())
+    }
+
     pub(super) fn set(&mut self, key: &Key, mode: Mode) {
         if let Some(at) = self.position(key) {
             self.modes[at] = mode;

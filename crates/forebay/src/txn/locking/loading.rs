@@ -177,7 +177,7 @@ impl Transaction {
     /// Has the cache make way for what it holds. What an interactive transaction holds its connection counts.
     fn lend_for_documents(&mut self) {
         let held = self.documents.held_bytes();
-        if self.kind == TxnKind::Plain && held > LARGE_BYTES {
+        if matches!(self.kind, TxnKind::Plain | TxnKind::Script) && held > LARGE_BYTES {
             self.lent = None;
             self.lent = Some(self.inner.cache.lend_while(held));
         }

@@ -26,6 +26,13 @@ pub(in crate::txn) struct Patience {
     pub(in crate::txn) place: Option<(Key, u64)>,
 }
 
+impl Patience {
+    /// The same, for the locks that the commit of a run still needs.
+    pub(in crate::txn) fn of_commit(&self) -> Patience {
+        Patience { caller: self.caller.clone(), place: None, ..*self }
+    }
+}
+
 /// Why a wait ended.
 enum Woken {
     Granted,
@@ -41,7 +48,7 @@ impl Transaction {
     pub(super) async fn wait_for(&mut self, key: &Key, mut wait: KeyWait) -> Result<(), TxnError> {
         let runtime = self.inner.runtime.clone();
         let began = runtime.elapsed();
-        let yields = self.kind == TxnKind::Plain && !self.patience.name.is_empty();
+        let yields = matches!(self.kind, TxnKind::Plain | TxnKind::Script) && !self.patience.name.is_empty();
         let mut look_at =
             if yields { began + Duration::from_millis(self.inner.limits.txn_yield_ms) } else { Duration::MAX };
         let mut still_since = began;

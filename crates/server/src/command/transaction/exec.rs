@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::command::{Call, Effect, Known, Run, compare, lease, refused};
 use crate::given::Claim;
-use crate::session::{Answers, Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
+use crate::session::{Answers, Queue, Session, Turns, any_unseen, in_order, not_seen, rolled_back, tell_nothing};
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
@@ -53,7 +53,7 @@ struct Script {
 async fn exec_within(session: &mut Session, script: &mut Script) -> Reply {
     let queue = &script.queue;
     // Watching nothing and only reading: served without a lock if all is cached.
-    let plain = script.watched.is_empty() && script.claim.is_none();
+    let plain = script.watched.is_empty() && script.claim.is_none() && !queue.has_scripts();
     if plain
         && !session.unsettled()
         && let Some(done) = exec_published(session, queue).await
@@ -78,20 +78,8 @@ async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
         return refused;
     }
     let mut plan = plan_of(session, queue, watched.clone(), claim);
-    let context = session.context();
     let shared = session.shared.clone();
-    let mut ahead = Ahead::default();
-    // Of what is not known nobody can say whether it has changed.
-    let may_be_blind =
-        plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
-    let executed = loop {
-        let body = |documents: &mut Documents| run_queue(session, queue, documents);
-        match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
-            Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
-            executed => break executed,
-        }
-    };
-    match executed {
+    match execute(session, &mut plan, queue).await {
         Ok(Executed::Done((reply, _), _)) if session.parts.over.is_some() => reply,
         Ok(Executed::Done(done, mut committing)) => {
             session.turn = committing.take_turn();
@@ -119,6 +107,30 @@ async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
                 session.replies.note_failed(&error);
             }
             refused(&shared, &error)
+        }
+    }
+}
+
+/// Executes what is queued as one transaction, as `plan` says.
+async fn execute(session: &mut Session, plan: &mut Plan, queue: &Queue) -> Result<Executed<Done>, TxnError> {
+    #[cfg(feature = "lua")]
+    if queue.has_scripts() {
+        let executed = session.run_steps(plan, crate::session::Steps::Queue(queue)).await?;
+        return Ok(match executed {
+            Executed::Done(reply, committing) => Executed::Done((reply, Vec::new()), committing),
+            Executed::WatchFailed => Executed::WatchFailed,
+            Executed::Stale(stale) => Executed::Stale(stale),
+        });
+    }
+    let (context, shared, mut ahead) = (session.context(), session.shared.clone(), Ahead::default());
+    // Of what is not known nobody can say whether it has changed.
+    let may_be_blind =
+        plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
+    loop {
+        let body = |documents: &mut Documents| run_queue(session, queue, documents);
+        match shared.engine.execute_locked(plan, context, &mut ahead, body).await {
+            Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
+            executed => return executed,
         }
     }
 }
@@ -230,12 +242,7 @@ fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> 
         });
         match answer {
             Ok(Reply::Error(text)) | Err(Reply::Error(text)) => {
-                let name = queued.command.name.to_ascii_uppercase();
-                let first = frame.get(1).map(|arg| format!(" {}", arg.escape_ascii())).unwrap_or_default();
-                let mut rolled_back =
-                    format!("EXECABORT rolled back: command {} ({name}{first}): ", n + 1).into_bytes();
-                rolled_back.extend_from_slice(&text);
-                return Err((Reply::error(rolled_back), Vec::new()));
+                return Err((rolled_back(n, queued.command, frame, &text), Vec::new()));
             }
             // Without room for all, what they take is summed up.
             Ok(_) | Err(_) if answers.exceeds(room) => replies = Vec::new(),

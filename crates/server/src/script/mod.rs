@@ -1,0 +1,225 @@
+//! Scripts: EVAL and its kind, in Lua 5.1.
+//!
+//! A script runs on a thread for what may block, off those that poll sockets; its session serves it meanwhile. Each
+//! `redis.call` is a message to the session and waits for the answer, so only the session touches the transaction:
+//!
+//! ```text
+//! session (session/scripted.rs)                thread (work.rs, lua.rs)
+//!   locks and loads KEYS
+//!   starts the script            -- program ->   a new state of Lua
+//!   runs a command in the        <- request --   redis.call
+//!   script's transaction         --- reply -->
+//!   commits, or runs it again    <- its end --   return
+//! ```
+//!
+//! **Invariants.**
+//! * A script is one transaction: what it wrote is committed as a whole when it has ended well, and else none of it.
+//! * No session waits for a place to run a script while it holds a lock. So scripts never wait for each other in a
+//!   circle through the places.
+//! * At most `scripts_max` scripts run, each in at most `script_bytes_max`. One that was told to stop keeps its place
+//!   until its thread has left it.
+//! * A script that is told to stop, or whose session is gone, changes nothing from then on: its next call is not
+//!   served.
+
+mod bits;
+mod cache;
+mod json;
+mod lua;
+mod values;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use forebay::runtime::Runtime;
+use forebay_protocol::Reply;
+use futures_channel::oneshot;
+
+pub use cache::Script;
+use cache::Sources;
+pub(crate) use work::{Asked, start};
+
+use crate::limits::ServerLimits;
+
+/// Scripts that are kept by their hash; the one used longest ago goes for another.
+pub const SCRIPT_CACHE_MAX: usize = 500;
+
+/// Why a script was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// It took so many ms.
+    Time(u64),
+    /// It took so many bytes.
+    Memory(usize),
+    /// SCRIPT KILL.
+    Killed,
+    /// Its session waits for it no more.
+    Left,
+}
+
+impl Limit {
+    /// What the client is told.
+    pub(crate) fn reply(self) -> Reply {
+        Reply::error(match self {
+            Limit::Time(ms) => format!("LIMIT script_ms_max {ms}"),
+            Limit::Memory(bytes) => format!("LIMIT script_bytes_max {bytes}"),
+            Limit::Killed => "ERR Error running script: Script killed by user with SCRIPT KILL.".into(),
+            Limit::Left => "ERR no client waits for the script".into(),
+        })
+    }
+}
+
+/// Whether a script is to stop, and why; known to its thread, its session and SCRIPT KILL.
+#[derive(Default)]
+pub(crate) struct Halt {
+    /// A quick look at whether there is a reason.
+    set: AtomicUsize,
+    reason: Mutex<Option<Limit>>,
+}
+
+impl Halt {
+    /// Why it is to stop, if it is.
+    pub(crate) fn reason(&self) -> Option<Limit> {
+        match self.set.load(Ordering::Acquire) {
+            0 => None,
+            _ => *self.reason.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Has it stop. The first reason stays.
+    pub(crate) fn stop(&self, reason: Limit) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.set.store(1, Ordering::Release);
+    }
+}
+
+/// The scripts of one server.
+pub struct Scripts {
+    sources: Mutex<Sources>,
+    places: Arc<Mutex<Places>>,
+    running: Mutex<BTreeMap<u64, Arc<Halt>>>,
+    bytes_max: usize,
+}
+
+struct Places {
+    free: usize,
+    waiting: VecDeque<oneshot::Sender<Place>>,
+}
+
+/// A place to run one script, until it is dropped.
+pub(crate) struct Place(Option<Arc<Mutex<Places>>>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(places) = self.0.take() else { return };
+        let mut handed = places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = Place(Some(places.clone()));
+        while let Some(waiting) = handed.waiting.pop_front() {
+            match waiting.send(place) {
+                Ok(()) => return,
+                // Who waited is gone.
+                Err(back) => place = back,
+            }
+        }
+        place.0 = None;
+        handed.free += 1;
+    }
+}
+
+/// A script that runs, until it is dropped.
+pub(crate) struct Running<'a> {
+    scripts: &'a Scripts,
+    number: u64,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.scripts.running().remove(&self.number);
+    }
+}
+
+impl Scripts {
+    /// None yet.
+    pub fn new(limits: &ServerLimits) -> Scripts {
+        Scripts {
+            sources: Mutex::new(Sources::new(SCRIPT_CACHE_MAX, limits.script_cache_bytes_max)),
+            places: Arc::new(Mutex::new(Places { free: limits.scripts_max.max(1), waiting: VecDeque::new() })),
+            running: Mutex::default(),
+            bytes_max: limits.script_bytes_max,
+        }
+    }
+
+    fn sources(&self) -> MutexGuard<'_, Sources> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Halt>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The script with this text, which is kept from now on. Nothing of it is checked.
+    pub fn keep(&self, body: &[u8]) -> Arc<Script> {
+        self.sources().keep(body)
+    }
+
+    /// The script whose SHA-1 has these hex digits, in any case of letters.
+    pub fn find(&self, sha: &[u8]) -> Option<Arc<Script>> {
+        self.sources().find(sha)
+    }
+
+    /// Whether that is kept; it counts as no use of it.
+    pub fn has(&self, sha: &[u8]) -> bool {
+        self.sources().has(sha)
+    }
+
+    /// Forgets all scripts. Those that run go on.
+    pub fn flush(&self) {
+        self.sources().flush();
+    }
+
+    /// Why this text can't be run, if it can't. It is compiled where it holds up no task.
+    pub async fn refused(&self, runtime: &Runtime, body: &[u8]) -> Option<Reply> {
+        let (script, bytes_max) = (Script::new(body), self.bytes_max);
+        let place = self.place().await;
+        let compile = move || {
+            let flags = script.only_reads().err().map(Reply::error);
+            let refused = flags.or_else(|| lua::refused(script.code(), bytes_max));
+            drop(place);
+            refused
+        };
+        runtime.blocking(compile).await
+    }
+
+    /// Waits for a place to run a script. Who waits must hold no lock.
+    pub(crate) async fn place(&self) -> Option<Place> {
+        let waits = {
+            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            if places.free > 0 {
+                places.free -= 1;
+                return Some(Place(Some(self.places.clone())));
+            }
+            let (sender, receiver) = oneshot::channel();
+            places.waiting.retain(|waiting| !waiting.is_canceled());
+            places.waiting.push_back(sender);
+            receiver
+        };
+        waits.await.ok()
+    }
+
+    /// Notes that the script of a client runs: SCRIPT KILL finds it.
+    pub(crate) fn note(&self, client: u64, halt: &Arc<Halt>) -> Running<'_> {
+        self.running().insert(client, halt.clone());
+        Running { scripts: self, number: client }
+    }
+
+    /// Has all scripts stop that run. How many there are.
+    pub fn kill(&self) -> usize {
+        let running = self.running();
+        running.values().for_each(|halt| halt.stop(Limit::Killed));
+        running.len()
+    }
+}

@@ -1,0 +1,67 @@
+//! A script on its thread, and the messages between it and its session.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use forebay::runtime::Runtime;
+use forebay_protocol::{Reply, Request};
+use futures_channel::mpsc as asynchronous;
+
+use super::lua::{self, Program};
+use super::{Halt, Limit, Place, Script};
+
+/// What a script's thread says to its session.
+pub(crate) enum Asked {
+    /// A command; its reply is waited for.
+    Call(Request),
+    /// The script has ended: its answer, or with `Err` the error that undoes it.
+    Ended(Result<Reply, Reply>),
+}
+
+/// A script that was started. Dropping it has the script stop.
+pub(crate) struct Underway {
+    /// What its thread says.
+    pub(crate) asked: asynchronous::UnboundedReceiver<Asked>,
+    /// Where the thread waits for a command's answer.
+    pub(crate) told: mpsc::Sender<Reply>,
+    /// Whether it is to stop.
+    pub(crate) halt: Arc<Halt>,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.halt.stop(Limit::Left);
+    }
+}
+
+/// Starts a script. Its place is given back when its thread has left it, whatever becomes of its session.
+pub(crate) fn start(
+    runtime: &Runtime,
+    place: Arc<Place>,
+    script: Arc<Script>,
+    keys: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+    bytes_max: usize,
+    client: u64,
+) -> Underway {
+    let (say, asked) = asynchronous::unbounded();
+    let (told, hear) = mpsc::channel();
+    let halt = Arc::new(Halt::default());
+    let stops = halt.clone();
+    let clock = runtime.clone();
+    let work = move || {
+        let ask = {
+            let say = say.clone();
+            // At most one question is on its way: the thread waits for the answer.
+            move |request| say.unbounded_send(Asked::Call(request)).ok().and_then(|()| hear.recv().ok())
+        };
+        let body = script.code();
+        let program = Program { sha: &script.sha, body, keys, args, bytes_max, client, runtime: clock };
+        let ended = lua::run(&program, &stops, Box::new(ask));
+        let _ = say.unbounded_send(Asked::Ended(ended));
+        drop(place);
+    };
+    let blocking = runtime.clone();
+    runtime.spawn(async move { blocking.blocking(work).await });
+    Underway { asked, told, halt }
+}

@@ -1,0 +1,327 @@
+//! Scripts, and EXEC with scripts in it: a transaction that goes on step by step, as its script asks.
+//!
+//! What the script has declared as its keys is locked first, in key order, and loaded together. Other keys are locked
+//! as they are met. After a conflict all runs again from nothing, and begins with the locks that the run before has
+//! met. So two scripts that meet keys in two orders wait for each other once.
+//!
+//! **Invariant.** A command in a script does what it would do in EXEC: the same checks, locks, body and savepoint. What
+//! ends a run other than by the script's own error, as a conflict does, is never seen by the script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::txn::{Ahead, Executed, Plan, PlannedLock, Transaction, TxnError};
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+
+use super::run::{Called, Step};
+use super::{Answers, Queue, Session, Turns, in_order, planned, rolled_back};
+use crate::attention::MONITORS;
+use crate::command::{Command, Effect, Flag, Run, compare, refused, script_keys};
+use crate::monitor;
+use crate::script::{Asked, Limit, Place, Script, start};
+
+/// What is run in one transaction.
+#[derive(Clone, Copy)]
+pub enum Steps<'a> {
+    /// EVAL and its kind by itself.
+    Alone(&'static Command, Frame<'a>),
+    /// What EXEC runs.
+    Queue(&'a Queue),
+}
+
+/// A script of a request, found before anything is locked.
+struct Found {
+    script: Arc<Script>,
+    only_reads: bool,
+}
+
+/// Where a command comes from.
+#[derive(Clone, Copy)]
+struct From {
+    /// The key space that it works in.
+    space: u8,
+    /// A script, not the client itself.
+    script: bool,
+    /// The script may not write.
+    only_reads: bool,
+}
+
+/// An answer, or with `Err` an error that undoes all; or what ends the run.
+type Stepped<T> = Result<Result<T, T>, TxnError>;
+
+impl Session {
+    /// Runs `steps` as one transaction, again after a conflict, and commits it. `plan` has the locks that are known
+    /// before.
+    pub async fn run_steps(&mut self, plan: &mut Plan, steps: Steps<'_>) -> Result<Executed<Reply>, TxnError> {
+        let shared = self.shared.clone();
+        // Before any lock: who holds one must not wait for a place.
+        let Some(place) = shared.scripts.place().await.map(Arc::new) else {
+            return Err(TxnError::StoreDown("the server is stopping".into()));
+        };
+        let mut runs = shared.engine.runs(plan, self.context());
+        let mut ahead = Ahead::default();
+        let mut unloaded = false;
+        loop {
+            let mut transaction = match runs.begin(plan, &mut ahead).await {
+                Ok(Ok(transaction)) => transaction,
+                Ok(Err(overtaken)) => return Ok(overtaken),
+                // What is not known may not be needed: a command that needs it says so.
+                Err(TxnError::StoreDown(_)) if !unloaded && plan.watched.is_empty() => {
+                    plan.locks.iter_mut().for_each(|lock| lock.load = false);
+                    unloaded = true;
+                    continue;
+                }
+                Err(error) if runs.again(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            transaction.set_bytes_max(shared.limits.txn_bytes_max);
+            let space = self.space;
+            let stepped = self.step_through(&mut transaction, steps, &place).await;
+            let mut locks = transaction.locks();
+            let error = match stepped {
+                Ok(Ok(answer)) => match runs.commit(transaction).await {
+                    Ok(committing) => return Ok(Executed::Done(answer, committing)),
+                    Err(error) => error,
+                },
+                Ok(Err(answer)) => return Ok(Executed::Done(answer, runs.roll_back(transaction))),
+                Err(error) => {
+                    drop(runs.roll_back(transaction));
+                    error
+                }
+            };
+            self.space = space;
+            if !runs.again(&error) {
+                return Err(error);
+            }
+            if unloaded {
+                locks.iter_mut().for_each(|lock| lock.load = false);
+            }
+            locks.append(&mut plan.locks);
+            plan.locks = in_order(locks);
+        }
+    }
+
+    async fn step_through(
+        &mut self,
+        transaction: &mut Transaction,
+        steps: Steps<'_>,
+        place: &Arc<Place>,
+    ) -> Stepped<Reply> {
+        let queue = match steps {
+            Steps::Alone(command, frame) => {
+                let space = self.space;
+                return self.run_script(transaction, command, frame, space, place).await;
+            }
+            Steps::Queue(queue) => queue,
+        };
+        let (mut replies, mut answers) = (Vec::with_capacity(queue.commands.len()), Answers::empty());
+        let bytes_max = self.shared.limits.client_reply_bytes_max;
+        for (n, queued) in queue.commands.iter().enumerate() {
+            let (command, frame) = (queued.command, queued.request.frame());
+            let answer = match self.guard_queued(command, frame) {
+                Err(denied) => Err(denied),
+                Ok(()) if command.is(Flag::RunsScript) => {
+                    self.run_script(transaction, command, frame, queued.space, place).await?
+                }
+                Ok(()) => match &command.run {
+                    Run::Session(body) => Ok(body(self, frame)),
+                    _ => {
+                        let from = From { space: queued.space, script: false, only_reads: false };
+                        self.run_step(transaction, command, frame, from).await?
+                    }
+                },
+            };
+            let answer = answer.and_then(|reply| {
+                answers.add(&reply);
+                match answers.bytes > bytes_max {
+                    true => Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}"))),
+                    false => Ok(reply),
+                }
+            });
+            match answer {
+                Ok(Reply::Error(error)) | Err(Reply::Error(error)) => {
+                    return Ok(Err(rolled_back(n, command, frame, &error)));
+                }
+                Ok(reply) | Err(reply) => replies.push(reply),
+            }
+        }
+        Ok(Ok(Reply::Array(replies)))
+    }
+
+    /// Runs one script within `transaction`.
+    async fn run_script(
+        &mut self,
+        transaction: &mut Transaction,
+        command: &Command,
+        frame: Frame<'_>,
+        space: u8,
+        place: &Arc<Place>,
+    ) -> Stepped<Reply> {
+        let found = match self.find_script(command, frame) {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        let shared = self.shared.clone();
+        let keys = match script_keys(frame) {
+            Ok(keys) => keys,
+            Err(error) => return Ok(Err(error)),
+        };
+        let texts = |range: std::ops::Range<usize>| range.map(|at| frame.arg(at).to_vec()).collect::<Vec<_>>();
+        let (names, args) = (texts(keys.clone()), texts(keys.end..frame.len()));
+        let runtime = shared.engine.runtime();
+        let (bytes_max, ms_max) = (shared.limits.script_bytes_max, shared.limits.script_ms_max);
+        let mut underway = start(runtime, place.clone(), found.script, names, args, bytes_max, self.client.id);
+        let _running = shared.scripts.note(self.client.id, &underway.halt);
+        let mut time_up = runtime.sleep(Duration::from_millis(ms_max));
+        let mut from = From { space, script: true, only_reads: found.only_reads };
+        loop {
+            let asked = match select(underway.asked.next(), &mut time_up).await {
+                Either::Left((asked, _)) => asked,
+                Either::Right(_) => {
+                    underway.halt.stop(Limit::Time(ms_max));
+                    return Ok(Err(Limit::Time(ms_max).reply()));
+                }
+            };
+            match asked {
+                Some(Asked::Call(request)) => {
+                    let reply = self.call_from_script(transaction, request.frame(), &mut from).await?;
+                    // Who has stopped hears nothing.
+                    let _ = underway.told.send(reply);
+                }
+                Some(Asked::Ended(answer)) => return Ok(answer),
+                None => return Ok(Err(Reply::error("ERR the script's thread ended without an answer"))),
+            }
+        }
+    }
+
+    /// The script that a request names or brings, and whether it may write.
+    fn find_script(&self, command: &Command, frame: Frame<'_>) -> Result<Found, Reply> {
+        let scripts = &self.shared.scripts;
+        let script = match command.name.starts_with("evalsha") {
+            true => scripts.find(frame.arg(1)).ok_or_else(|| Reply::error(errors::NOSCRIPT))?,
+            false => scripts.keep(frame.arg(1)),
+        };
+        let only_reads = script.only_reads().map_err(Reply::error)? || command.name.ends_with("_ro");
+        Ok(Found { script, only_reads })
+    }
+
+    /// Serves one command of a script.
+    async fn call_from_script(
+        &mut self,
+        transaction: &mut Transaction,
+        frame: Frame<'_>,
+        from: &mut From,
+    ) -> Result<Reply, TxnError> {
+        let table = &self.shared.table;
+        let Some((number, command)) = table.find_numbered(frame.arg(0)) else {
+            return Ok(Reply::error("ERR Unknown Redis command called from script"));
+        };
+        if !command.arity_fits(frame.len()) {
+            return Ok(Reply::error("ERR Wrong number of args calling Redis command from script"));
+        }
+        if let Some(error) = self.refusal_in_script(number, command, frame, *from) {
+            return Ok(error);
+        }
+        if self.shared.attention.get() & MONITORS != 0 {
+            let now_ms = self.shared.engine.runtime().now_ms();
+            let line = monitor::line(now_ms, from.space, "lua", command, frame);
+            self.shared.monitors.show(&line, &self.shared.attention);
+        }
+        if let Run::Session(body) = &command.run {
+            // What SELECT changes is the script's.
+            let space = std::mem::replace(&mut self.space, from.space);
+            let reply = body(self, frame);
+            from.space = std::mem::replace(&mut self.space, space);
+            return Ok(reply);
+        }
+        let answer = self.run_step(transaction, command, frame, *from).await?;
+        Ok(answer.unwrap_or_else(|error| error))
+    }
+
+    /// Why a script may not use a command, if it may not.
+    fn refusal_in_script(
+        &mut self,
+        number: usize,
+        command: &'static Command,
+        frame: Frame<'_>,
+        from: From,
+    ) -> Option<Reply> {
+        let allowed = command.body().is_some() || matches!(command.name, "ping" | "echo" | "time" | "select");
+        if !allowed {
+            return Some(Reply::error("ERR This Redis command is not allowed from script"));
+        }
+        if let Some(too_long) = command.key_too_long(frame) {
+            return Some(too_long);
+        }
+        if let Err(denied) = self.guard_in_script(number, command, frame) {
+            return Some(denied);
+        }
+        if from.only_reads && !matches!(command.effect(frame), None | Some(Effect::Read)) {
+            return Some(Reply::error("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if command.is(Flag::Deletes) {
+            return self.refuse_deletion(command, frame, from.space).err();
+        }
+        None
+    }
+
+    fn guard_step(&mut self, command: &'static Command, frame: Frame<'_>, from: From) -> Result<(), Reply> {
+        match self.shared.table.find_numbered(command.name.as_bytes()) {
+            Some((number, _)) if from.script => self.guard_in_script(number, command, frame),
+            _ => self.guard_queued(command, frame),
+        }
+    }
+
+    /// Runs one command on documents as a step of `transaction`: locks and loads what it needs, and what it has changed
+    /// before an error is undone.
+    async fn run_step(
+        &mut self,
+        transaction: &mut Transaction,
+        command: &'static Command,
+        frame: Frame<'_>,
+        from: From,
+    ) -> Stepped<Reply> {
+        let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else {
+            return Ok(Err(Reply::error(format!("ERR {} inside MULTI is not allowed", command.name))));
+        };
+        let mut locks: Vec<PlannedLock> = Vec::new();
+        command.each_key(frame, from.space, &mut |key| locks.push(planned(key, effect)));
+        let locks = in_order(locks);
+        if let Some(refused) = self.too_wide(transaction.locked_keys() + transaction.count_unlocked(&locks)) {
+            return Ok(Err(refused));
+        }
+        if effect == Effect::Read {
+            self.note_reads_of(command, frame, from.space);
+        }
+        let blind = self.takes_blind(command);
+        transaction.set_blind(blind);
+        match transaction.prepare_command(&locks, &mut Ahead::default()).await {
+            // It is about this command alone.
+            Err(error @ (TxnError::TooLarge(_) | TxnError::Refused(_))) => {
+                return Ok(Err(refused(&self.shared, &error)));
+            }
+            prepared => prepared?,
+        }
+        // It may have waited, and its right be taken meanwhile.
+        if self.identity.may_have_changed(&self.shared.access)
+            && let Err(denied) = self.guard_step(command, frame, from)
+        {
+            return Ok(Err(denied));
+        }
+        transaction.leave_with_large(1).await;
+        let (space, chance) = (from.space, self.chance_for(command));
+        let step = Step { command, body, frame, space, chance, blind };
+        let Called { answer, uncompared, .. } = step.call(transaction, &locks, self.shared.engine.runtime());
+        let answer = match answer {
+            Ok(reply) if uncompared => Ok(compare(command, frame, reply, Turns::new(self)).await),
+            answer => answer,
+        };
+        if let Err(refused) = self.within_txn_bytes(transaction.documents().held_bytes()) {
+            transaction.documents_mut().roll_back();
+            return Ok(Err(refused));
+        }
+        Ok(answer)
+    }
+}
