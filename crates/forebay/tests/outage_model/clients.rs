@@ -223,6 +223,6 @@ async fn settle(
             forget();
             Told::Failed
         }
-        CommitOutcome::Refused(_) | CommitOutcome::Unavailable(_) => Told::Failed,
+        CommitOutcome::Refused(_) | CommitOutcome::Failed(_) | CommitOutcome::Unavailable(_) => Told::Failed,
     }
 }

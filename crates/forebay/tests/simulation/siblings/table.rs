@@ -170,7 +170,11 @@ impl Table {
         let (drawn, refuses) = (drawn(commit.id), self.refuses.load(Ordering::SeqCst));
         if refuses > 0 && !self.mended.load(Ordering::SeqCst) && drawn.is_multiple_of(refuses) {
             self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(commit.id);
-            return CommitOutcome::Refused("a constraint".into());
+            // Or it fails at it, which may pass.
+            return match (drawn / refuses).is_multiple_of(3) {
+                true => CommitOutcome::Failed("an internal error".into()),
+                false => CommitOutcome::Refused("a constraint".into()),
+            };
         }
         if let Some(key) = forms::untaken(commit, |key| form(place(key))) {
             return CommitOutcome::Refused(format!("{key:?} is not taken"));
