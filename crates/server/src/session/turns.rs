@@ -97,14 +97,16 @@ impl Session {
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
     }
 
-    /// As [`Session::accept`], aside if to walk through the arguments takes long.
+    /// As [`Session::accept`], aside if to walk through the arguments, or to check rights to them, takes long.
     #[inline]
     pub(super) async fn accept_aside(
         &mut self,
         frame: Frame<'_>,
         found: Option<(usize, &'static Command)>,
     ) -> Result<Option<&'static Command>, Reply> {
-        if frame.len() <= WIDE_ARGS {
+        // Rights are checked key by key, and byte by byte.
+        let long = frame.extent_bytes() > WIDE_BYTES && self.identity.is_guarded(&self.shared.access);
+        if frame.len() <= WIDE_ARGS && !long {
             return self.accept(frame, found);
         }
         let runtime = self.shared.engine.runtime().clone();
