@@ -165,7 +165,8 @@ async fn the_commands_are_shown_in_redis_shapes() {
     let found = get.split_once("$12|").expect("where its key is").1.replacen("$5|index|:1|", "$5|index|:2|", 1);
     let found = found.strip_suffix("*0|").expect("it has no subcommands");
     let usage = format!(
-        "*1|*10|$12|memory|usage|:-3|*2|+readonly|+no_multi|:2|:2|:1|*2|+@read|+@slow|*0|*1|*6|$5|flags|*1|+RO|$12|{found}*0|"
+        "*1|*10|$12|memory|usage|:-3|*2|+readonly|+no_multi|:2|:2|:1|\
+         *2|+@read|+@slow|*0|*1|*6|$5|flags|*1|+RO|$12|{found}*0|"
     );
     peer.check(&[
         ("COMMAND INFO get", get),
