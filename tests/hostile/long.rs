@@ -76,6 +76,27 @@ fn patterns_over_long_names_give_others_their_turn() {
     }
 }
 
+/// The pattern of a rule is compared with each key of a request: two hundred such keys took a minute.
+#[test]
+fn rules_over_long_keys_give_others_their_turn() {
+    for threads in ["1", "2"] {
+        let scene = Scene::new(&["--threads", threads]);
+        let mut connection = Connection::new(scene.address());
+        let (ok, rule) = (Reply::Simple("OK".into()), format!("~*{}:*", "[0-9a-f]".repeat(32)));
+        assert_eq!(connection.call(&["ACL", "SETUSER", "u", "on", "nopass", &rule, "+@all"]), ok);
+        assert_eq!(connection.call(&["AUTH", "u", "any"]), ok);
+        let key = |end: &str| format!("{}{}{end}", "a".repeat(59_960), "0".repeat(32));
+        let (permitted, other) = (key(":"), key(""));
+        let clock = Clock::new(&scene);
+        let keys = [&["EXISTS"][..], &vec![permitted.as_str(); 200]].concat();
+        assert_eq!(connection.call(&keys), Reply::Integer(0));
+        let refused = connection.call(&[&keys[..], &[&other]].concat());
+        assert!(matches!(&refused, Reply::Error(text) if text.starts_with(b"NOPERM")), "{refused:?}");
+        clock.end(&format!("rules, {threads} threads"));
+        scene.others_are_served("");
+    }
+}
+
 #[test]
 fn a_long_request_ends_with_its_client() {
     let scene = Scene::new(&["--threads", "1"]);

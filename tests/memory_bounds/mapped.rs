@@ -2,7 +2,7 @@
 
 use forebay_protocol::Reply;
 
-use super::over_postgres::{DEBUG, PATIENT, at_once, drained, exec};
+use super::over_postgres::{DEBUG, PATIENT, at_once, drained, exec, of_clients};
 use super::{PROMISED, Server, request, says};
 use crate::common::process::forebay_command;
 use crate::postgres;
@@ -72,6 +72,22 @@ fn rows_of_mapped_tables() {
         let all: Vec<_> = std::iter::once("MGET".to_owned()).chain((1..=ROWS).map(page)).collect();
         let refused = server.connect().pipeline(&[all]);
         assert!(says(&refused[0], "LIMIT client_reply_bytes_max"), "it is more than is answered");
+    });
+    row("30 clients, MGET of 12 mapped rows of 1 MB each", &|server| {
+        of_clients(30, server, |client, connection| {
+            let all: Vec<_> = (0..12).map(|at| page(1 + (at + 7 * client) % ROWS)).collect();
+            let asked = [vec!["MGET".to_owned()], all].concat();
+            let whole = |reply: &Reply| matches!(reply, Reply::Bulk(text) if text.len() > LONG);
+            let replies = connection.pipeline(&[asked]);
+            assert!(matches!(&replies[0], Reply::Array(rows) if rows.len() == 12 && rows.iter().all(whole)));
+        });
+    });
+    row("30 clients, MGET of 20 mapped rows of 1 MB each, refused", &|server| {
+        of_clients(30, server, |client, connection| {
+            let all: Vec<_> = (0..20).map(|at| page(1 + (at + 7 * client) % ROWS)).collect();
+            let refused = connection.pipeline(&[[vec!["MGET".to_owned()], all].concat()]);
+            assert!(says(&refused[0], "LIMIT client_reply_bytes_max"), "it is more than is answered");
+        });
     });
     row("EXEC of 10 SET of mapped rows of 1 MB", &|server| {
         let object = format!("{{\"body\": \"{}\"}}", "z".repeat(LONG));

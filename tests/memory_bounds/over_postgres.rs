@@ -35,7 +35,8 @@ pub fn at_once(server: &Server, work: impl Fn(usize, &mut Connection) + Sync) {
     of_clients(AT_ONCE, server, work);
 }
 
-fn of_clients(count: usize, server: &Server, work: impl Fn(usize, &mut Connection) + Sync) {
+/// As [`at_once`], so many clients.
+pub fn of_clients(count: usize, server: &Server, work: impl Fn(usize, &mut Connection) + Sync) {
     std::thread::scope(|clients| {
         for client in 0..count {
             let (work, mut connection) = (&work, server.connect());

@@ -4,7 +4,13 @@
 //! work is counted, and it may stop anywhere and go on later. Both take time proportional to pattern times text at
 //! most: the leftmost place of what stands between two stars is always right, so of the stars only the last one passed
 //! is ever tried again. What is literal between two stars, as nearly always, is searched for in one pass over the text.
+//!
+//! Patterns of rules are compared with each key of each request. [`Glob::in_one_pass`] searches for any part in one
+//! pass (`masks.rs`), whatever the text is. So the time is proportional to the text, with [`Glob::work_per_byte`].
 
+mod masks;
+
+use masks::{Masks, WORD_ELEMENTS};
 use memchr::memmem::Finder;
 
 /// Bytes of a pattern of a client.
@@ -26,6 +32,8 @@ pub struct Glob {
     /// What the parts match, one byte each.
     elements: Vec<Element>,
     classes: Vec<Class>,
+    /// With which parts that are not literal are searched for in one pass.
+    masks: Option<Masks>,
     /// Whether a star stands before the first part, and one behind the last.
     open: (bool, bool),
 }
@@ -61,7 +69,8 @@ pub struct Search {
 impl Glob {
     /// Reads a pattern.
     pub fn new(pattern: &[u8]) -> Glob {
-        let mut glob = Glob { parts: Vec::new(), elements: Vec::new(), classes: Vec::new(), open: (false, false) };
+        let (parts, elements, classes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut glob = Glob { parts, elements, classes, masks: None, open: (false, false) };
         let (mut at, mut start) = (0, 0);
         while let Some(byte) = pattern.get(at) {
             at += match (byte, pattern.get(at + 1)) {
@@ -84,6 +93,40 @@ impl Glob {
         }
         glob.close_part(start);
         glob
+    }
+
+    /// Reads a pattern of a rule, which many texts are compared with.
+    pub fn in_one_pass(pattern: &[u8]) -> Glob {
+        let mut glob = Glob::new(pattern);
+        let search = |(at, part): (usize, &Part)| part.literal.is_none() && !glob.is_anchored(at);
+        if glob.parts.iter().enumerate().any(search) {
+            glob.masks = Masks::new(glob.elements.len(), |at, byte| glob.is(glob.elements[at], byte));
+        }
+        glob
+    }
+
+    /// Steps that one byte of a text takes at most, if the pattern was read by [`Glob::in_one_pass`]. 0 is less than
+    /// one: literals at the start and the end are compared at once.
+    pub fn work_per_byte(&self) -> usize {
+        let work = |(at, part): (usize, &Part)| match (self.is_anchored(at), &part.literal) {
+            (true, Some(_)) => 0,
+            (true, None) | (false, Some(_)) => 1,
+            (false, None) => (part.end - 1) / WORD_ELEMENTS - part.start / WORD_ELEMENTS + 1,
+        };
+        self.parts.iter().enumerate().map(work).max().unwrap_or(0)
+    }
+
+    /// Whether there is one place only at which the part `at` can match: at the start of a text, or at its end.
+    fn is_anchored(&self, at: usize) -> bool {
+        (at == 0 && !self.open.0) || (at + 1 == self.parts.len() && !self.open.1)
+    }
+
+    /// Whether `text` matches, at once; the work is added to `work`.
+    pub fn matches(&self, text: &[u8], work: &mut usize) -> bool {
+        let (mut search, mut left) = (Search::default(), usize::MAX);
+        let matches = self.go_on(text, &mut search, &mut left);
+        *work += usize::MAX - left;
+        matches == Some(true)
     }
 
     fn push(&mut self, element: Element, length: usize) -> usize {
@@ -144,6 +187,10 @@ impl Glob {
         left: &mut usize,
     ) -> Option<Option<usize>> {
         let elements = &self.elements[part.start..part.end];
+        if let Some(literal) = &part.literal {
+            *left = left.saturating_sub(elements.len() / SEARCHED_PER_WORK);
+            return Some((text.get(place..place + elements.len()) == Some(literal.needle())).then_some(place));
+        }
         while let Some(element) = elements.get(search.matched) {
             if *left == 0 {
                 return None;
@@ -164,8 +211,13 @@ impl Glob {
             if *left == 0 {
                 return None;
             }
-            match &part.literal {
-                Some(literal) => {
+            match (&part.literal, &self.masks) {
+                (None, Some(masks)) => {
+                    let (found, work) = masks.find(part.start..part.end, &text[search.at..]);
+                    *left = left.saturating_sub(work);
+                    return Some(found.map(|place| search.at + place));
+                }
+                (Some(literal), _) => {
                     let window = &text[search.at..text.len().min(search.at + WINDOW_BYTES + length)];
                     let found = literal.find(window);
                     let passed = found.unwrap_or(window.len());
@@ -176,7 +228,7 @@ impl Glob {
                         None => search.at += window.len() + 1 - length,
                     }
                 }
-                None => match self.matches_at(part, text, search.at, search, left)? {
+                (None, None) => match self.matches_at(part, text, search.at, search, left)? {
                     Some(place) => return Some(Some(place)),
                     None => (search.at, search.matched) = (search.at + 1, 0),
                 },
@@ -358,6 +410,47 @@ mod tests {
         }
     }
 
+    /// With the pattern of a rule; and its work, which is as much for each byte as the pattern says.
+    fn in_one_pass(pattern: &[u8], text: &[u8]) -> bool {
+        let (glob, mut work) = (Glob::in_one_pass(pattern), 0);
+        let matches = glob.matches(text, &mut work);
+        let most = 1 + pattern.len() + text.len() * glob.work_per_byte();
+        assert!(work <= most, "{work} steps, {most} at most");
+        matches
+    }
+
+    /// What took a minute for two hundred such keys: a class is tried at each place.
+    #[test]
+    fn a_key_is_compared_with_a_rule_in_one_pass() {
+        let text = [b"a".repeat(59_960), b"0".repeat(32), b":".to_vec()].concat();
+        for (pattern, per_byte) in [
+            (["*", &"[0-9a-f]".repeat(32), ":*"].concat(), 1),
+            (["*", &"[ab]".repeat(200), "b*"].concat(), 4),
+            (["*", &"?".repeat(1020), "b*"].concat(), 16),
+            ("*[ab]".repeat(200), 1),
+            ("*a".repeat(500) + "*b*", 1),
+            (["*", &"a".repeat(1000), "b*"].concat(), 1),
+            ("?".repeat(1000) + "*", 1),
+            ("user:*".to_owned(), 0),
+            ("*:name".to_owned(), 0),
+        ] {
+            let glob = Glob::in_one_pass(pattern.as_bytes());
+            assert_eq!(glob.work_per_byte(), per_byte, "{pattern}");
+            assert_eq!(in_one_pass(pattern.as_bytes(), &text), by_steps(pattern.as_bytes(), &text, 1 << 20).0);
+        }
+    }
+
+    #[test]
+    fn the_masks_of_a_rule_stay_small() {
+        let bytes = |pattern: &[u8]| Glob::in_one_pass(pattern).masks.map_or(0, |masks| masks.bytes());
+        assert_eq!((bytes(b"user:*"), bytes(b"[ab]*c*[ab]")), (0, 0));
+        assert!(bytes(&[b"*", &b"[0-9a-f]".repeat(32)[..], b":*"].concat()) < 600);
+        // Each byte by itself, in 16 words.
+        let all: Vec<u8> = (0..=255).filter(|byte| !b"*?[\\".contains(byte)).collect();
+        let widest = [b"*?", &all.repeat(5)[..1020], b"*"].concat();
+        assert!((32 << 10..=33 << 10).contains(&bytes(&widest)), "{}", bytes(&widest));
+    }
+
     /// By trying everything.
     fn naive(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
@@ -382,6 +475,22 @@ mod tests {
             prop_assert_eq!(matches(pattern, text, false), expected);
             prop_assert_eq!(by_steps(pattern, text, steps).0, expected);
             prop_assert_eq!(by_steps(pattern, text, 1000).0, expected);
+            prop_assert_eq!(in_one_pass(pattern, text), expected);
+        }
+
+        /// Of any bytes, and of parts that are longer than a word.
+        #[test]
+        fn one_pass_finds_what_trying_finds(
+            parts in prop::collection::vec(("[ab*?\\[\\]^\\\\-]{0,8}|\\[\\^?[a-c0\\\\-]{0,4}\\]", 1_usize..40), 0..5),
+            text in "[abc\\[\\]\\\\-]{0,300}",
+            any in prop::collection::vec(any::<u8>(), 0..12),
+        ) {
+            let pattern = parts.iter().map(|(part, times)| part.repeat(*times)).collect::<String>();
+            let texts = [text.as_bytes(), &any, text.as_bytes().get(..parts.len()).unwrap_or_default()];
+            for text in texts {
+                prop_assert_eq!(in_one_pass(pattern.as_bytes(), text), matches(pattern.as_bytes(), text, false));
+            }
+            prop_assert_eq!(in_one_pass(&any, text.as_bytes()), matches(&any, text.as_bytes(), false));
         }
     }
 }

@@ -315,7 +315,8 @@ mod tests {
             shown == *expected
         };
         for container in family::containers() {
-            let shown = format!("{container} NONE (redacted) (redacted)");
+            let none = if ["acl", "config"].contains(&container) { "(redacted)" } else { "NONE" };
+            let shown = format!("{container} {none} (redacted) (redacted)");
             assert!(are(&(&format!("{container} NONE auth SECRET"), &shown)));
         }
         assert!([PLAIN, ABOUT, MISTYPED].concat().iter().all(are));

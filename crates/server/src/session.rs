@@ -228,8 +228,8 @@ impl Session {
                 }
             }
             let numbered = found[at % LOOK_UP_FRAMES];
-            let wide = frame.len() > WIDE_ARGS;
-            let accepted = if wide { self.accept_aside(frame, numbered).await } else { self.accept(frame, numbered) };
+            let long = self.is_long_to_accept(frame);
+            let accepted = if long { self.accept_aside(frame, numbered).await } else { self.accept(frame, numbered) };
             let command = match accepted {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,

@@ -162,9 +162,16 @@ async fn the_commands_are_shown_in_redis_shapes() {
     let get = "*1|*10|$3|get|:2|*2|+readonly|+fast|:1|:1|:1|*3|+@read|+@string|+@fast|*0|*1|*6|$5|flags|*2|+RO|+access|\
         $12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|$9|find_keys|*4|$4|type|$5|range|$4|spec|*6|\
         $7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|";
+    let found = get.split_once("$12|").expect("where its key is").1.replacen("$5|index|:1|", "$5|index|:2|", 1);
+    let found = found.strip_suffix("*0|").expect("it has no subcommands");
+    let usage = format!(
+        "*1|*10|$12|memory|usage|:-3|*2|+readonly|+no_multi|:2|:2|:1|\
+         *2|+@read|+@slow|*0|*1|*6|$5|flags|*1|+RO|$12|{found}*0|"
+    );
     peer.check(&[
         ("COMMAND INFO get", get),
-        ("COMMAND INFO nothing", "*1|$-1|"),
+        ("COMMAND INFO nothing memory|nothing get|x memory|usage|x", "*4|$-1|$-1|$-1|$-1|"),
+        ("COMMAND INFO Memory|Usage", &usage),
         ("COMMAND GETKEYS get a", "*1|$1|a|"),
         ("COMMAND GETKEYS nothing a", "-ERR Invalid command specified|"),
         ("COMMAND GETKEYS ping", "-ERR The command has no key arguments|"),
@@ -178,6 +185,8 @@ async fn the_commands_are_shown_in_redis_shapes() {
     .await;
     let docs = peer.say("COMMAND DOCS get client").await;
     assert!(docs.starts_with("*4|$3|get|*8|$7|summary|") && docs.contains("$11|client|list|"), "{docs}");
+    let docs = peer.say("COMMAND DOCS memory|usage memory|nothing").await;
+    assert!(docs.starts_with("*2|$12|memory|usage|*8|$7|summary|") && docs.contains("|$3|key|"), "{docs}");
     let count = peer.say("COMMAND COUNT").await;
     let all = peer.say("COMMAND").await;
     assert_eq!(all.split('|').next().unwrap()[1..], count[1..count.len() - 1]);

@@ -86,8 +86,8 @@ const REFUSING: [&str; 17] =
     ["0A", "0L", "0P", "21", "22", "23", "27", "2B", "2F", "38", "39", "3D", "3F", "42", "44", "54", "P0"];
 
 /// What SQLSTATEs begin with of a server that is there and fails at one transaction: internal errors, corrupted tables
-/// and indexes, a table's file that is gone. Another try may succeed. For example, PostgreSQL calls it an internal error
-/// when two sessions update one tuple of its catalogue at once.
+/// and indexes, a table's file that is gone. Another try may succeed. For example, PostgreSQL calls it an internal
+/// error when two sessions update one tuple of its catalogue at once.
 const FAILING: [&str; 2] = ["XX", "58P01"];
 
 /// States that say that a table is not as it was when its statements were made: its columns, itself, its types.

@@ -13,6 +13,7 @@
 pub mod denials;
 mod file;
 pub mod password;
+mod pattern;
 pub mod rights;
 pub mod user;
 

@@ -4,15 +4,18 @@
 use forebay::key::Key;
 use forebay_protocol::Frame;
 
+use super::pattern::Pattern;
 use crate::command::Command;
 use crate::command::category::{CATEGORIES, PERMISSIONS};
-use crate::glob;
 
 /// Patterns of keys, or of channels, that one user has.
 pub const PATTERNS_MAX: usize = 256;
 
 /// Bytes of one of them: each is compared with each key of each request.
 const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Steps that one byte of a key takes at most, over all of its patterns of keys. A step is about a nanosecond.
+pub const PATTERNS_WORK_MAX: usize = 128;
 
 /// Redis' words for rules that it does not take.
 pub const SYNTAX: &str = "Syntax error";
@@ -36,7 +39,7 @@ pub enum Denied {
 struct KeyPattern {
     read: bool,
     write: bool,
-    pattern: Box<[u8]>,
+    pattern: Pattern,
 }
 
 /// What a user may do.
@@ -125,14 +128,19 @@ impl Rights {
             return Err(AFTER_ALL_KEYS);
         }
         check_pattern(pattern)?;
-        if let Some(known) = self.keys.iter_mut().find(|known| *known.pattern == *pattern) {
+        if let Some(known) = self.keys.iter_mut().find(|known| *known.pattern.text() == *pattern) {
             (known.read, known.write) = (known.read || read, known.write || write);
             return Ok(());
         }
         if self.keys.len() >= PATTERNS_MAX {
             return Err("LIMIT patterns_max 256");
         }
-        self.keys.push(KeyPattern { read, write, pattern: pattern.into() });
+        let pattern = Pattern::new(pattern);
+        let work: usize = self.keys.iter().map(|known| known.pattern.work_per_byte()).sum();
+        if work + pattern.work_per_byte() > PATTERNS_WORK_MAX {
+            return Err("LIMIT patterns_work_max 128");
+        }
+        self.keys.push(KeyPattern { read, write, pattern });
         Ok(())
     }
 
@@ -230,9 +238,7 @@ impl Rights {
 
     /// As in Redis one pattern must permit all of it: `%R~a* %W~ab*` does not permit to read and write `abc`.
     fn permits_key(&self, key: &[u8], reads: bool, writes: bool) -> bool {
-        self.keys.iter().any(|known| {
-            (known.read || !reads) && (known.write || !writes) && glob::matches(&known.pattern, key, false)
-        })
+        self.keys.iter().any(|known| (known.read || !reads) && (known.write || !writes) && known.pattern.matches(key))
     }
 
     /// The rules on commands, as ACL GETUSER shows them.
@@ -251,9 +257,9 @@ impl Rights {
             return b"~*".to_vec();
         }
         let shown = self.keys.iter().map(|known| match (known.read, known.write) {
-            (true, true) => [b"~", &*known.pattern].concat(),
-            (true, false) => [b"%R~", &*known.pattern].concat(),
-            _ => [b"%W~", &*known.pattern].concat(),
+            (true, true) => [b"~", known.pattern.text()].concat(),
+            (true, false) => [b"%R~", known.pattern.text()].concat(),
+            _ => [b"%W~", known.pattern.text()].concat(),
         });
         shown.collect::<Vec<_>>().join(&b' ')
     }
@@ -398,6 +404,12 @@ mod tests {
             assert_eq!(many.apply(format!("~{n}").as_bytes()), Ok(()));
         }
         assert!(many.apply(b"~one more").is_err() && many.apply(b"%R~7").is_ok());
+        let mut work = rights("");
+        for n in 0..PATTERNS_WORK_MAX {
+            assert_eq!(work.apply(format!("~*:{n}:*").as_bytes()), Ok(()));
+        }
+        assert_eq!(work.apply(b"~*:more:*"), Err("LIMIT patterns_work_max 128"));
+        assert_eq!((work.apply(b"~user:*"), work.apply(b"~*:7:*")), (Ok(()), Ok(())));
     }
 
     proptest! {

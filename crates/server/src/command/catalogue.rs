@@ -150,12 +150,26 @@ fn key_specs(command: &Command) -> Vec<Reply> {
     if command.is(Flag::RunsScript) {
         return script_specs(command);
     }
-    let Keys::Range { first, last, step } = command.keys else { return Vec::new() };
-    let flags = match effect(command) {
-        Some(Effect::Read) => ["RO", "access"],
-        Some(Effect::Blind) => ["OW", "update"],
-        _ => ["RW", "update"],
+    let flags: &[&str] = match effect(command) {
+        Some(Effect::Read) => &["RO", "access"],
+        Some(Effect::Blind) => &["OW", "update"],
+        _ => &["RW", "update"],
     };
+    specs_of(command.keys, flags)
+}
+
+/// The key of a subcommand, if it has one: it stands behind its name, and is only looked at.
+fn keys_of(sub: &Sub) -> Keys {
+    match syntax_parts(sub.syntax).as_slice() {
+        ["key", more @ ..] if !more.iter().any(|part| part.starts_with("[key")) => {
+            Keys::Range { first: 2, last: 2, step: 1 }
+        }
+        _ => Keys::None,
+    }
+}
+
+fn specs_of(keys: Keys, flags: &[&str]) -> Vec<Reply> {
+    let Keys::Range { first, last, step } = keys else { return Vec::new() };
     // Counted from the first key, unless from the end.
     let last = if last < 0 { last as i64 } else { last as i64 - first as i64 };
     let begin = map([("type", text("index")), ("spec", map([("index", Reply::Integer(first as i64))]))]);
@@ -165,29 +179,14 @@ fn key_specs(command: &Command) -> Vec<Reply> {
         ("limit", Reply::Integer(0)),
     ]);
     let find = map([("type", text("range")), ("spec", range)]);
-    let flags = Reply::Set(statuses(flags));
+    let flags = Reply::Set(statuses(flags.iter().copied()));
     vec![map([("flags", flags), ("begin_search", begin), ("find_keys", find)])]
 }
 
 fn info_of(command: &'static Command) -> Reply {
     let categories = categories(command);
     let [first, last, step] = positions(command.keys).map(Reply::Integer);
-    let subs = subcommands(command.name).iter().map(|sub| {
-        let name = format!("{}|{}", command.name, sub.name);
-        let categories = sub_categories(command, sub);
-        Reply::Array(vec![
-            text(name),
-            Reply::Integer(i64::from(sub.arity)),
-            flags(command, sub.flags, &categories),
-            Reply::Integer(0),
-            Reply::Integer(0),
-            Reply::Integer(0),
-            with_at(&categories),
-            Reply::Array(Vec::new()),
-            Reply::Array(Vec::new()),
-            Reply::Array(Vec::new()),
-        ])
-    });
+    let subs = subcommands(command.name).iter().map(|sub| info_of_sub(command, sub));
     Reply::Array(vec![
         text(command.name),
         Reply::Integer(i64::from(command.arity)),
@@ -200,6 +199,32 @@ fn info_of(command: &'static Command) -> Reply {
         Reply::Array(key_specs(command)),
         Reply::Array(subs.collect()),
     ])
+}
+
+fn info_of_sub(command: &'static Command, sub: &Sub) -> Reply {
+    let (categories, keys) = (sub_categories(command, sub), keys_of(sub));
+    let [first, last, step] = positions(keys).map(Reply::Integer);
+    Reply::Array(vec![
+        text(format!("{}|{}", command.name, sub.name)),
+        Reply::Integer(i64::from(sub.arity)),
+        flags(command, sub.flags, &categories),
+        first,
+        last,
+        step,
+        with_at(&categories),
+        Reply::Array(Vec::new()),
+        Reply::Array(specs_of(keys, &["RO"])),
+        Reply::Array(Vec::new()),
+    ])
+}
+
+/// What `name` names: a command, or a subcommand as `memory|usage`.
+fn named(session: &Session, name: &[u8]) -> Option<(&'static Command, Option<&'static Sub>)> {
+    let table = &session.shared.table;
+    let Some(bar) = name.iter().position(|byte| *byte == b'|') else { return Some((table.find(name)?, None)) };
+    let command = table.find(&name[..bar])?;
+    let at = family::position(command.name, &name[bar + 1..])?;
+    Some((command, subcommands(command.name).get(at)))
 }
 
 /// Who names more commands than there are names some twice; the answer would be longer than all there is to say.
@@ -218,7 +243,11 @@ fn info(session: &mut Session, frame: Frame<'_>) -> Reply {
     if let Err(error) = names_fit(frame) {
         return error;
     }
-    let found = frame.args().skip(2).map(|name| session.shared.table.find(name).map_or(Reply::Nil, info_of));
+    let found = frame.args().skip(2).map(|name| match named(session, name) {
+        Some((command, None)) => info_of(command),
+        Some((command, Some(sub))) => info_of_sub(command, sub),
+        None => Reply::Nil,
+    });
     Reply::Array(found.collect())
 }
 
@@ -284,13 +313,15 @@ fn doc_of(command: &'static Command) -> (Reply, Reply) {
     let syntax = if subs.is_empty() { command.syntax } else { "" };
     let mut entry = doc(command.summary, command.group, syntax);
     if !subs.is_empty() {
-        let sub_doc = |sub: &Sub| {
-            let name = format!("{}|{}", command.name, sub.name);
-            (text(name), Reply::Map(doc(sub.summary, command.group, sub.syntax)))
-        };
-        entry.push((text("subcommands"), Reply::Map(subs.iter().map(sub_doc).collect())));
+        let subs = subs.iter().map(|sub| doc_of_sub(command, sub));
+        entry.push((text("subcommands"), Reply::Map(subs.collect())));
     }
     (text(command.name), Reply::Map(entry))
+}
+
+fn doc_of_sub(command: &'static Command, sub: &Sub) -> (Reply, Reply) {
+    let name = format!("{}|{}", command.name, sub.name);
+    (text(name), Reply::Map(doc(sub.summary, command.group, sub.syntax)))
 }
 
 fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
@@ -300,7 +331,9 @@ fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
     if let Err(error) = names_fit(frame) {
         return error;
     }
-    Reply::Map(frame.args().skip(2).filter_map(|name| session.shared.table.find(name).map(doc_of)).collect())
+    let found = frame.args().skip(2).filter_map(|name| named(session, name));
+    let docs = found.map(|(command, sub)| sub.map_or_else(|| doc_of(command), |sub| doc_of_sub(command, sub)));
+    Reply::Map(docs.collect())
 }
 
 fn list(_: &mut Session, frame: Frame<'_>) -> Reply {

@@ -97,7 +97,14 @@ impl Session {
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
     }
 
-    /// As [`Session::accept`], aside, for a request through whose arguments it takes long to walk.
+    /// Whether it takes long to walk through the arguments of a request, or to check rights to them: that is done key by
+    /// key, and byte by byte.
+    pub(super) fn is_long_to_accept(&self, frame: Frame<'_>) -> bool {
+        let guarded = || self.identity.is_guarded(&self.shared.access);
+        frame.len() > WIDE_ARGS || (frame.extent_bytes() > WIDE_BYTES && guarded())
+    }
+
+    /// As [`Session::accept`], aside, for a request of which that takes long.
     pub(super) async fn accept_aside(
         &mut self,
         frame: Frame<'_>,

@@ -81,6 +81,9 @@ impl Session {
     ///
     /// Answers that come to much are made one at a time. The session whose turn it is may wait for locks, and for a
     /// turn of the engine: nobody that has either waits for this turn.
+    ///
+    /// **Invariant.** Who waits for this turn holds no part of an answer. An answer may be a copy of its documents, as
+    /// the objects of mapped rows are. So all that wait would hold as much as they read.
     pub(super) async fn run_wide(
         &mut self,
         command: &'static Command,
@@ -88,6 +91,11 @@ impl Session {
         frame: Frame<'_>,
         fits: bool,
     ) -> Reply {
+        if !fits && !command.is(Flag::TellsNothing) {
+            // Its first slice would be for nothing.
+            self.turn = None;
+            self.turn = Some(self.shared.crowd.wide.take().await);
+        }
         let reply = self.read_wide(command, body, frame, fits).await;
         match self.identity.may_have_changed(&self.shared.access) {
             true => self.guard_again(command, frame).err().unwrap_or(reply),
@@ -178,11 +186,17 @@ impl Session {
             if bytes > bytes_max {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
             }
-            joined.add(part);
-            // The answer shares memory with documents. Here it holds no lock, so it may wait for others.
             if bytes > TURNLESS_BYTES_MAX && self.turn.is_none() {
-                self.turn = Some(self.shared.crowd.wide.take().await);
+                self.turn = self.shared.crowd.wide.try_take(bytes, 0);
             }
+            if bytes > TURNLESS_BYTES_MAX && self.turn.is_none() {
+                // Who waits holds neither locks nor answers: it begins again in its turn.
+                drop((part, std::mem::take(&mut joined)));
+                self.turn = Some(self.shared.crowd.wide.take().await);
+                (begin, bytes, hasher) = (1, 0, DefaultHasher::new());
+                continue;
+            }
+            joined.add(part);
             yield_now().await;
         }
         Ok(Some((joined.reply(), hasher.finish())))

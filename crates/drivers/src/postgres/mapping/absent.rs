@@ -6,8 +6,8 @@
 //! **Invariant.** The first statement on such a row inserts it, or nothing is done to it. So the table's unique index
 //! refuses what comes to a row of another program, and the commit is run again.
 //!
-//! For example, `MULTI; HSET stock:1 n 5; SETNX order:9 {"n": 1}; EXEC` finds no `order:9`. Another program inserts that
-//! row while the first statement waits for a lock. An UPDATE would write over it.
+//! For example, `MULTI; HSET stock:1 n 5; SETNX order:9 {"n": 1}; EXEC` finds no `order:9`. Another program inserts
+//! that row while the first statement waits for a lock. An UPDATE would write over it.
 
 use std::collections::HashSet;
 

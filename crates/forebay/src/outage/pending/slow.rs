@@ -45,8 +45,8 @@ impl Slow {
 }
 
 impl Buffer {
-    /// The store did not answer for these, which went as one, or fails at the only one, and answers others. Answers the one that is to be set
-    /// aside for that, if one is.
+    /// The store did not answer for these, which went as one, or fails at the only one, and answers others. Answers the
+    /// one that is to be set aside for that, if one is.
     pub fn unanswered(&mut self, numbers: &[u64]) -> Option<u64> {
         let alone = numbers.len() <= 1;
         for number in numbers {
