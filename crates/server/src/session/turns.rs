@@ -97,8 +97,8 @@ impl Session {
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
     }
 
-    /// Whether it takes long to walk through the arguments of a request, or to check rights to them: that is done key by
-    /// key, and byte by byte.
+    /// Whether it takes long to walk through the arguments of a request, or to check rights to them. That is done key
+    /// by key, and byte by byte.
     pub(super) fn is_long_to_accept(&self, frame: Frame<'_>) -> bool {
         let guarded = || self.identity.is_guarded(&self.shared.access);
         frame.len() > WIDE_ARGS || (frame.extent_bytes() > WIDE_BYTES && guarded())

@@ -314,8 +314,8 @@ impl Buffer {
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
     }
 
-    /// Whether the first `count` of `batch` have left in the store what was computed of `key`, and what waits behind them
-    /// is known by that.
+    /// Whether the first `count` of `batch` have left in the store what was computed of `key`, and what waits behind
+    /// them is known by that.
     fn is_as_computed(&self, key: &Key, batch: &Batch, count: usize) -> bool {
         let row = self.rows.get(key).filter(|row| row.latest.is_some() && !row.image.guessed);
         row.is_some_and(|row| row.stored.is_some() && row.stored == batch.computed(key, count))

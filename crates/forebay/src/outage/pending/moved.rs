@@ -86,8 +86,8 @@ impl Buffer {
         self.tied.naming(key).take_while(|other| **other < number).filter(goes).any(|other| self.moves(*other, key))
     }
 
-    /// Whether one before `number`, of those that `waits` says, will move `key` on, be it when an operator says so. Then
-    /// `number` is not made to what the store holds of `key` now.
+    /// Whether one before `number`, of those that `waits` says, will move `key` on, be it when an operator says so.
+    /// Then `number` is not made to what the store holds of `key` now.
     pub(super) fn is_moved_below(&self, key: &Key, number: u64, waits: impl Fn(u64) -> bool) -> bool {
         let mut before =
             self.tied.naming(key).copied().take_while(|other| *other < number).filter(|other| waits(*other));
