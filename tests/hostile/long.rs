@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
+use crate::common::process::Forebay;
 use crate::{Scene, bulk_request, until};
 
 /// The longest that a client waits for a reply.
@@ -95,6 +96,16 @@ fn rules_over_long_keys_give_others_their_turn() {
         clock.end(&format!("rules, {threads} threads"));
         scene.others_are_served("");
     }
+}
+
+/// A call that nothing stops, of a script, does not keep the process from its end.
+#[test]
+fn a_call_that_nothing_stops_ends_with_the_process() {
+    let mut forebay = Forebay::start("memory", &["--script-ms-max", "100"]);
+    let script = "return ('a'):rep(1e6):find('.-b')";
+    let told = Connection::new(forebay.address).call(&["EVAL", script, "0"]);
+    assert_eq!(told, Reply::error("LIMIT script_ms_max 100"));
+    forebay.terminate();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `forebay serve`.
 
+use std::time::Duration;
+
 use clap::ArgMatches;
 
 use crate::error::CommandError;
@@ -7,13 +9,20 @@ use crate::node::{self, Node, StopSignals};
 use crate::say;
 use crate::settings::{self, Settings, Typed};
 
+/// What still runs after an orderly end is waited for this long.
+const LEFT_WAIT: Duration = Duration::from_secs(1);
+
 /// Serves until a signal stops it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
     crate::log::start(&settings);
     settings::misspelt().for_each(|said| tracing::warn!("{said}"));
-    node::threads(settings.threads.count(), settings.memory)?.block_on(serve(&settings))
+    let threads = node::threads(settings.threads.count(), settings.memory)?;
+    let ended = threads.block_on(serve(&settings));
+    // All is in order by then. A script may be in a call that nothing stops (docs/scripts.md): it is left there.
+    threads.shutdown_timeout(LEFT_WAIT);
+    ended
 }
 
 async fn serve(settings: &Settings) -> Result<(), CommandError> {

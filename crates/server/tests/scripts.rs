@@ -288,6 +288,10 @@ async fn memory_and_depth_are_bounded() {
         "return ('%s'):rep(100000):gsub('.', ('x'):rep(1000))",
         "return cjson.encode({('x'):rep(700000), ('x'):rep(700000), ('y'):rep(700000), ('z'):rep(700001)})",
         "collectgarbage('stop') while true do local t = {} end",
+        // One string that stands in many places is copied for each.
+        "local s, t = ('x'):rep(1e6), {} for n = 1, 1e4 do t[n] = s end return cjson.encode(t)",
+        "local t = {} for n = 1, 30 do t = {t, t} end return cjson.encode(t)",
+        "local s, t = ('x'):rep(1e6), {} for n = 1, 3000 do t[n] = s end return redis.call('MSET', unpack(t))",
     ] {
         let said = eval(&mut peer, script).await;
         assert!(said.starts_with(limit), "{script}: {}", &said[..said.len().min(200)]);
@@ -320,7 +324,7 @@ async fn memory_and_depth_are_bounded() {
 
 #[tokio::test]
 async fn script_kill_stops_what_runs() {
-    let shared = plain();
+    let shared = server(|options| options.limits.scripts_max = 1);
     let (mut peer, mut other) = (Peer::new(&shared), Peer::new(&shared));
     let killed = async {
         loop {
@@ -331,7 +335,15 @@ async fn script_kill_stops_what_runs() {
             }
         }
     };
-    let (said, ()) = tokio::join!(eval(&mut peer, "redis.call('SET', 'k', 1) while true do end"), killed);
+    let mut third = Peer::new(&shared);
+    let loaded = async {
+        // It needs no place, so it does not wait for scripts.
+        for n in 0..4 {
+            assert!(ask(&mut third, &["SCRIPT", "LOAD", &format!("return {n}")]).await.starts_with("$40|"));
+        }
+        killed.await;
+    };
+    let (said, ()) = tokio::join!(eval(&mut peer, "redis.call('SET', 'k', 1) while true do end"), loaded);
     assert_eq!(said, "-ERR Error running script: Script killed by user with SCRIPT KILL.|");
     assert_eq!(peer.say("GET k").await, "$-1|");
 }

@@ -10,10 +10,13 @@ const SPARSE_RATIO: usize = 2;
 const SPARSE_SAFE: usize = 10;
 
 /// The module.
-pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
+pub(super) fn module(lua: &Lua, bytes_max: usize) -> mlua::Result<Table> {
     let module = lua.create_table()?;
     module.raw_set("null", Value::LightUserData(LightUserData(std::ptr::null_mut())))?;
-    module.raw_set("encode", lua.create_function(|lua, value: Value| lua.create_string(encoded(&value)?))?)?;
+    module.raw_set(
+        "encode",
+        lua.create_function(move |lua, value: Value| lua.create_string(encoded(&value, bytes_max)?))?,
+    )?;
     module.raw_set("decode", lua.create_function(decode)?)?;
     Ok(module)
 }
@@ -22,58 +25,106 @@ fn fails(why: impl Into<String>) -> mlua::Error {
     mlua::Error::RuntimeError(why.into())
 }
 
-/// A value of Lua as JSON.
-fn encoded(value: &Value) -> mlua::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    encode(value, 0, &mut out)?;
-    Ok(out)
+/// A value of Lua as JSON, of at most so many bytes: a table may stand in it any number of times.
+fn encoded(value: &Value, bytes_max: usize) -> mlua::Result<Vec<u8>> {
+    let mut out = Output { bytes: Vec::new(), bytes_max };
+    out.encode(value, 0)?;
+    Ok(out.bytes)
 }
 
-fn encode(value: &Value, depth: usize, out: &mut Vec<u8>) -> mlua::Result<()> {
-    match value {
-        Value::Nil => out.extend_from_slice(b"null"),
-        Value::LightUserData(pointer) if pointer.0.is_null() => out.extend_from_slice(b"null"),
-        Value::Boolean(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
-        Value::Integer(number) => encode_number(*number as f64, out)?,
-        Value::Number(number) => encode_number(*number, out)?,
-        Value::String(string) => encode_string(&string.as_bytes(), out),
-        Value::Table(_) if depth >= DEPTH_MAX => {
-            return Err(fails(format!("Cannot serialise, excessive depth ({})", depth + 1)));
+/// JSON that is being written.
+struct Output {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Output {
+    fn put(&mut self, bytes: &[u8]) -> mlua::Result<()> {
+        if self.bytes.len() + bytes.len() > self.bytes_max {
+            return Err(mlua::Error::MemoryError("not enough memory".into()));
         }
-        Value::Table(table) => match list_len(table)? {
-            Some(len) => encode_list(table, len, depth, out)?,
-            None => encode_object(table, depth, out)?,
-        },
-        other => return Err(fails(format!("Cannot serialise {}: type not supported", other.type_name()))),
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
     }
-    Ok(())
-}
 
-fn encode_number(number: f64, out: &mut Vec<u8>) -> mlua::Result<()> {
-    if !number.is_finite() {
-        return Err(fails("Cannot serialise number: must not be NaN or Inf"));
-    }
-    out.extend_from_slice(super::values::digits(number, 14).as_bytes());
-    Ok(())
-}
-
-fn encode_string(bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
-    for byte in bytes {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'/' => out.extend_from_slice(b"\\/"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            0..0x20 | 0x7f => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            byte => out.push(*byte),
+    fn encode(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+        match value {
+            Value::Nil => self.put(b"null"),
+            Value::LightUserData(pointer) if pointer.0.is_null() => self.put(b"null"),
+            Value::Boolean(yes) => self.put(if *yes { b"true" } else { b"false" }),
+            Value::Integer(number) => self.encode_number(*number as f64),
+            Value::Number(number) => self.encode_number(*number),
+            Value::String(string) => self.encode_string(&string.as_bytes()),
+            Value::Table(_) if depth >= DEPTH_MAX => {
+                Err(fails(format!("Cannot serialise, excessive depth ({})", depth + 1)))
+            }
+            Value::Table(table) => match list_len(table)? {
+                Some(len) => self.encode_list(table, len, depth),
+                None => self.encode_object(table, depth),
+            },
+            other => Err(fails(format!("Cannot serialise {}: type not supported", other.type_name()))),
         }
     }
-    out.push(b'"');
+
+    fn encode_number(&mut self, number: f64) -> mlua::Result<()> {
+        if !number.is_finite() {
+            return Err(fails("Cannot serialise number: must not be NaN or Inf"));
+        }
+        self.put(super::values::digits(number, 14).as_bytes())
+    }
+
+    fn encode_string(&mut self, bytes: &[u8]) -> mlua::Result<()> {
+        self.put(b"\"")?;
+        for byte in bytes {
+            match byte {
+                b'"' => self.put(b"\\\"")?,
+                b'\\' => self.put(b"\\\\")?,
+                b'/' => self.put(b"\\/")?,
+                b'\n' => self.put(b"\\n")?,
+                b'\r' => self.put(b"\\r")?,
+                b'\t' => self.put(b"\\t")?,
+                0x08 => self.put(b"\\b")?,
+                0x0c => self.put(b"\\f")?,
+                0..0x20 | 0x7f => self.put(format!("\\u{byte:04x}").as_bytes())?,
+                byte => self.put(&[*byte])?,
+            }
+        }
+        self.put(b"\"")
+    }
+
+    fn encode_list(&mut self, table: &Table, len: usize, depth: usize) -> mlua::Result<()> {
+        self.put(b"[")?;
+        for at in 1..=len {
+            if at > 1 {
+                self.put(b",")?;
+            }
+            self.encode(&table.raw_get(at)?, depth + 1)?;
+        }
+        self.put(b"]")
+    }
+
+    fn encode_object(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+        self.put(b"{")?;
+        let mut first = true;
+        for pair in table.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            if !std::mem::take(&mut first) {
+                self.put(b",")?;
+            }
+            match &name {
+                Value::String(name) => self.encode_string(&name.as_bytes())?,
+                Value::Integer(_) | Value::Number(_) => {
+                    self.put(b"\"")?;
+                    self.encode(&name, depth)?;
+                    self.put(b"\"")?;
+                }
+                _ => return Err(fails("Cannot serialise table: table key must be a number or string")),
+            }
+            self.put(b":")?;
+            self.encode(&value, depth + 1)?;
+        }
+        self.put(b"}")
+    }
 }
 
 /// How long the list is that `table` is; `None` if it is an object.
@@ -91,42 +142,6 @@ fn list_len(table: &Table) -> mlua::Result<Option<usize>> {
         return Err(fails("Cannot serialise table: excessively sparse array"));
     }
     Ok((most > 0).then_some(most))
-}
-
-fn encode_list(table: &Table, len: usize, depth: usize, out: &mut Vec<u8>) -> mlua::Result<()> {
-    out.push(b'[');
-    for at in 1..=len {
-        if at > 1 {
-            out.push(b',');
-        }
-        encode(&table.raw_get(at)?, depth + 1, out)?;
-    }
-    out.push(b']');
-    Ok(())
-}
-
-fn encode_object(table: &Table, depth: usize, out: &mut Vec<u8>) -> mlua::Result<()> {
-    out.push(b'{');
-    let mut first = true;
-    for pair in table.pairs::<Value, Value>() {
-        let (name, value) = pair?;
-        if !std::mem::take(&mut first) {
-            out.push(b',');
-        }
-        match &name {
-            Value::String(name) => encode_string(&name.as_bytes(), out),
-            Value::Integer(_) | Value::Number(_) => {
-                out.push(b'"');
-                encode(&name, depth, out)?;
-                out.push(b'"');
-            }
-            _ => return Err(fails("Cannot serialise table: table key must be a number or string")),
-        }
-        out.push(b':');
-        encode(&value, depth + 1, out)?;
-    }
-    out.push(b'}');
-    Ok(())
 }
 
 fn decode(lua: &Lua, text: mlua::LuaString) -> mlua::Result<Value> {

@@ -107,7 +107,7 @@ fn run_in_state(program: &Program<'_>, halt: &Arc<Halt>, ask: Ask) -> mlua::Resu
     let lua = state(program.bytes_max)?;
     let resp3 = Rc::new(Cell::new(false));
     let globals = lua.globals();
-    globals.raw_set("redis", redis(&lua, halt, ask, &resp3, program.client)?)?;
+    globals.raw_set("redis", redis(&lua, (halt, ask), &resp3, program)?)?;
     globals.raw_set("os", clock(&lua, program.runtime.clone())?)?;
     let stopped = halt.clone();
     let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude").into_function()?;
@@ -117,7 +117,7 @@ fn run_in_state(program: &Program<'_>, halt: &Arc<Halt>, ask: Ask) -> mlua::Resu
         lua.create_function(move |lua, error: Value| as_table(lua, error, bytes_max))?,
         PATTERN_BYTES_MAX,
         lua.create_function(move |_, ()| Ok(stopped.reason().is_some()))?,
-        modules(&lua)?,
+        modules(&lua, bytes_max)?,
     ))?;
     let strings = |texts: &[Vec<u8>]| lua.create_sequence_from(texts.iter().map(mlua::LuaString::wrap));
     globals.raw_set("KEYS", strings(&program.keys)?)?;
@@ -158,9 +158,9 @@ fn watch(lua: &Lua, halt: Arc<Halt>, instructions: u32) -> mlua::Result<()> {
 }
 
 /// What makes the modules, by their names.
-fn modules(lua: &Lua) -> mlua::Result<Table> {
+fn modules(lua: &Lua, bytes_max: usize) -> mlua::Result<Table> {
     let modules = lua.create_table()?;
-    modules.raw_set("cjson", lua.create_function(|lua, ()| json::module(lua))?)?;
+    modules.raw_set("cjson", lua.create_function(move |lua, ()| json::module(lua, bytes_max))?)?;
     modules.raw_set("bit", lua.create_function(|lua, ()| bits::module(lua))?)?;
     Ok(modules)
 }
@@ -187,15 +187,21 @@ impl std::fmt::Display for CommandFailed {
 impl std::error::Error for CommandFailed {}
 
 /// `redis.call` and `redis.pcall`: a command for the session, and its answer. Its error is raised or returned.
-fn add_calls(lua: &Lua, redis: &Table, halt: &Arc<Halt>, ask: Ask, resp3: &Rc<Cell<bool>>) -> mlua::Result<()> {
+fn add_calls(
+    lua: &Lua,
+    redis: &Table,
+    (halt, ask): (&Arc<Halt>, Ask),
+    bytes_max: usize,
+    resp3: &Rc<Cell<bool>>,
+) -> mlua::Result<()> {
     let (halt, resp3) = (halt.clone(), resp3.clone());
     let answer = Rc::new(move |args: &[Value]| -> mlua::Result<Reply> {
         if halt.reason().is_some() {
             return Err(fails("stopped"));
         }
-        match request(args) {
+        match request(args, bytes_max) {
             Ok(request) => ask(request).ok_or_else(|| fails("stopped")),
-            Err(refused) => Ok(Reply::error(refused)),
+            Err(refused) => Ok(refused),
         }
     });
     let (answers, protocol) = (answer.clone(), resp3.clone());
@@ -208,16 +214,20 @@ fn add_calls(lua: &Lua, redis: &Table, halt: &Arc<Halt>, ask: Ask, resp3: &Rc<Ce
     redis.raw_set("pcall", lua.create_function(pcall)?)
 }
 
-/// The request that a script's arguments are.
-fn request(args: &[Value]) -> Result<Request, &'static str> {
+/// The request that a script's arguments are, which are copied: one string may stand among them many times.
+fn request(args: &[Value], bytes_max: usize) -> Result<Request, Reply> {
     if args.is_empty() {
-        return Err("ERR Please specify at least one argument for this redis lib call");
+        return Err(Reply::error("ERR Please specify at least one argument for this redis lib call"));
+    }
+    let bytes = args.iter().map(|arg| if let Value::String(text) = arg { text.as_bytes().len() } else { 0 });
+    if bytes.sum::<usize>() > bytes_max {
+        return Err(Limit::Memory(bytes_max).reply());
     }
     let text = |arg: &Value| match arg {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number_text(*number as f64).into_bytes()),
         Value::Number(number) => Ok(number_text(*number).into_bytes()),
-        _ => Err("ERR Lua redis lib command arguments must be strings or integers"),
+        _ => Err(Reply::error("ERR Lua redis lib command arguments must be strings or integers")),
     };
     let texts = args.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     Ok(Request::of(texts.iter().map(Vec::as_slice)))
@@ -289,9 +299,14 @@ fn error_reply(error: &Value, program: &Program<'_>) -> Reply {
 }
 
 /// The table `redis`.
-fn redis(lua: &Lua, halt: &Arc<Halt>, ask: Ask, resp3: &Rc<Cell<bool>>, client: u64) -> mlua::Result<Table> {
-    let redis = lua.create_table()?;
-    add_calls(lua, &redis, halt, ask, resp3)?;
+fn redis(
+    lua: &Lua,
+    (halt, ask): (&Arc<Halt>, Ask),
+    resp3: &Rc<Cell<bool>>,
+    program: &Program<'_>,
+) -> mlua::Result<Table> {
+    let (redis, client) = (lua.create_table()?, program.client);
+    add_calls(lua, &redis, (halt, ask), program.bytes_max, resp3)?;
     let wrong = || fails("wrong number of arguments");
     let named = |name: &'static str, prefix: &'static [u8]| {
         lua.create_function(move |lua, args: Variadic<Value>| {

@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay::runtime::Runtime;
 use forebay_protocol::Reply;
 use futures_channel::oneshot;
+use futures_util::lock::Mutex as AsyncMutex;
 
 pub use cache::Script;
 use cache::Sources;
@@ -102,6 +103,8 @@ pub struct Scripts {
     sources: Mutex<Sources>,
     places: Arc<Mutex<Places>>,
     running: Mutex<BTreeMap<u64, Arc<Halt>>>,
+    /// One text is compiled at a time, to find out whether it can be run.
+    compiling: Arc<AsyncMutex<()>>,
     bytes_max: usize,
 }
 
@@ -149,6 +152,7 @@ impl Scripts {
             sources: Mutex::new(Sources::new(SCRIPT_CACHE_MAX, limits.script_cache_bytes_max)),
             places: Arc::new(Mutex::new(Places { free: limits.scripts_max.max(1), waiting: VecDeque::new() })),
             running: Mutex::default(),
+            compiling: Arc::default(),
             bytes_max: limits.script_bytes_max,
         }
     }
@@ -184,11 +188,11 @@ impl Scripts {
     /// Why this text can't be run, if it can't. It is compiled where it holds up no task.
     pub async fn refused(&self, runtime: &Runtime, body: &[u8]) -> Option<Reply> {
         let (script, bytes_max) = (Script::new(body), self.bytes_max);
-        let place = self.place().await;
+        let turn = self.compiling.clone().lock_owned().await;
         let compile = move || {
             let flags = script.only_reads().err().map(Reply::error);
             let refused = flags.or_else(|| lua::refused(script.code(), bytes_max));
-            drop(place);
+            drop(turn);
             refused
         };
         runtime.blocking(compile).await
