@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use super::by_key::ByKey;
 use super::drain::Stored;
 use super::seen::{Right, Seen, is_edition};
-use super::{Batch, Buffer, Entry, Row, changed as made, proven, stands_alone, taken_along};
+use super::{Batch, Buffer, Entry, Row, changed as made, proven, stands_alone};
 use crate::change::{Change, apply_all};
 use crate::error::there;
 use crate::key::Key;
@@ -180,7 +180,9 @@ impl Buffer {
             }
             let changed = changed.iter().filter(|(key, _)| more_wait(key));
             results.extend(changed.map(|(key, read)| (key, (read.value.as_ref(), read.version))));
-            for key in self.entries.get(number).into_iter().flat_map(taken_along) {
+            // Their row was made, deleted or moved on.
+            let beside = self.entries.get(number).into_iter().flat_map(|entry| &entry.ties.beside);
+            for (_, key) in beside.filter(|_| !mutation::on(Fault::MadeToBeforeMove)) {
                 results.remove(key);
             }
         }
