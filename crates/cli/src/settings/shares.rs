@@ -99,7 +99,7 @@ static SHARES: [Share; 19] = [
         set: |to, scripts| to.server.scripts_max = usize_of(scripts), total: None },
     Share { name: "script-bytes-max", part: 128, floor: 4 * MIB, most: 64 * MIB,
         set: |to, bytes| to.server.script_bytes_max = usize_of(bytes),
-        total: Some(|of| (of.server.script_bytes_max * of.server.scripts_max) as u64) },
+        total: Some(|of| of.server.script_bytes_max.saturating_mul(of.server.scripts_max) as u64) },
     Share { name: "script-cache-bytes-max", part: 128, floor: MIB, most: 64 * MIB,
         set: |to, bytes| to.server.script_cache_bytes_max = usize_of(bytes),
         total: Some(|of| of.server.script_cache_bytes_max as u64) },
@@ -155,7 +155,8 @@ impl Settings {
 
     /// By how much more the memory may be exceeded than is promised, if all that the limits allow comes together.
     pub fn beyond_memory(&self) -> Option<u64> {
-        let beside: u64 = SHARES.iter().filter_map(|share| share.total).map(|total| total(self)).sum();
+        let totals = SHARES.iter().filter_map(|share| share.total).map(|total| total(self));
+        let beside = totals.fold(0, u64::saturating_add);
         let lent = beside.min(self.memory - self.memory / KEPT_PART);
         let most = self.memory.saturating_sub(lent).saturating_add(beside).saturating_add(PROGRAM);
         let promised = (self.memory / 10).saturating_mul(TENTHS_OF_MEMORY).saturating_add(BESIDE_MEMORY);

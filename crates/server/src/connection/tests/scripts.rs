@@ -65,7 +65,7 @@ async fn answers_that_become_longer_have_room_in_the_end() {
         let mut clients: Vec<_> = clients.collect();
         let served = futures_util::future::join_all(clients.iter_mut().map(Connection::run));
         let written = async {
-            for count in 1..2_000 {
+            for count in 1..10_000 {
                 let mut writer = connection(&shared, &set("var", count % 400 * 400));
                 let some = async {
                     for _ in 0..5 {
