@@ -295,7 +295,7 @@ fn run_killed(seed: u64) -> (Counted, u64) {
     run_lives(seed, 3)
 }
 
-/// Likewise over a table that refuses transactions until an operator mends it, and one kill.
+/// What was counted of a run whose table refuses transactions until an operator mends it. The process is killed once.
 fn run_refused(seed: u64) -> (Counted, u64) {
     run_over(seed, 2, 2 + seed % 9)
 }

@@ -27,7 +27,7 @@ pub(in crate::txn) struct Patience {
 }
 
 impl Patience {
-    /// The same, for the locks that the commit of a run still needs.
+    /// A patience for the locks that the commit of a run still needs. It has no place in a queue.
     pub(in crate::txn) fn of_commit(&self) -> Patience {
         Patience { caller: self.caller.clone(), place: None, ..*self }
     }

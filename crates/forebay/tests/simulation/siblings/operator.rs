@@ -1,4 +1,4 @@
-//! An operator beside the clients: mends the table now and then, and decides about what was set aside.
+//! An operator mends the table now and then, and decides about the transactions that were set aside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
