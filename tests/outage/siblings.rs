@@ -277,3 +277,96 @@ fn what_others_write_is_shown_beside_what_waits_for_an_operator() {
     assert!(told("CACHE QUARANTINE DROP 1 tested").starts_with("OK"), "{}", told("CACHE QUARANTINE LIST"));
     assert_eq!([told("LRANGE list:1 0 -1"), told("HGET left:1 a"), told("HGET right:1 b")], ["a other", "4", "o"]);
 }
+
+/// What one transaction has read as absent says nothing of the row for those behind it: another document made it again.
+#[test]
+fn a_deletion_behind_what_made_the_row_again_deletes_it() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["CACHE", "BLIND", "ON"]), ok());
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()]]);
+    assert_eq!(client.call(&["DEL", "left:1"]), Reply::Integer(1));
+    for queued in [&["MULTI"][..], &["HMSET", "right:2", "b", "z"], &["EXISTS", "left:1"]] {
+        client.call(queued);
+    }
+    assert_eq!(client.call(&["EXEC"]), Reply::Array(vec![ok(), Reply::Integer(0)]));
+    assert_eq!(client.call(&["RPUSH", "list:1", "x"]), Reply::Nil);
+    assert_eq!(client.call(&["DEL", "left:1"]), Reply::Nil);
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    calm(forebay.address);
+    assert_eq!(figure(&mut client, "quarantined"), 0);
+    assert_eq!(server.sql(&database, "SELECT id, b FROM pairs WHERE id < 3"), "2|z");
+}
+
+/// In one transaction a document of a row that it has deleted is not written, be it known or not, as with the database.
+#[test]
+fn what_is_not_known_is_not_written_beside_a_deletion_of_its_row() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()]]);
+    for queued in [&["MULTI"][..], &["DEL", "left:1"], &["HMSET", "right:1", "b", "x"], &["DEL", "left:1"]] {
+        client.call(queued);
+    }
+    let reply = said(&client.call(&["EXEC"]));
+    assert!(reply.starts_with("EXECABORT ") && reply.contains("made or deleted by left:1"), "{reply}");
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    calm(forebay.address);
+    assert_eq!(server.sql(&database, "SELECT id, b FROM pairs WHERE id = 1"), "1|n");
+}
+
+/// Where another document may have made the row, the store has filled it: what is added to that is not known.
+#[test]
+fn what_is_added_to_a_column_that_the_store_fills_is_not_guessed() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    server.sql(&database, "ALTER TABLE pairs ALTER a SET DEFAULT 5");
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["CACHE", "RELOAD"]), ok());
+    assert_eq!(client.call(&["CACHE", "BLIND", "ON"]), ok());
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()]]);
+    client.call(&["DEL", "left:1"]);
+    assert_eq!(client.call(&["HMSET", "right:1", "b", "x"]), ok());
+    assert_eq!(client.call(&["HINCRBY", "left:1", "a", "15"]), Reply::Nil);
+    for asks in [&["HGET", "left:1", "a"][..], &["HGETALL", "left:1"]] {
+        let reply = said(&client.call(asks));
+        assert!(reply.starts_with("STOREDOWN "), "{asks:?}: {reply}");
+    }
+    assert_eq!(client.call(&["HINCRBY", "left:1", "a", "1"]), Reply::Nil);
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    calm(forebay.address);
+    assert_eq!(figure(&mut client, "quarantined"), 0);
+    assert_eq!(server.sql(&database, "SELECT id, a, b FROM pairs WHERE id = 1"), "1|21|x");
+}
+
+/// A table's trigger may say what a database says of transactions that are in each other's way. That is no word on what
+/// a transaction has read: it is tried again.
+#[test]
+fn what_is_given_up_for_another_transaction_is_tried_again() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    server.sql(
+        &database,
+        "CREATE TABLE busy (held boolean); INSERT INTO busy VALUES (true); CREATE SEQUENCE tries; \
+         CREATE FUNCTION gives_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF (SELECT held FROM busy) THEN PERFORM nextval('tries'); RAISE 'busy' USING ERRCODE = '40001'; END IF; \
+         RETURN NEW; END $$; \
+         CREATE TRIGGER gives_up BEFORE UPDATE ON pairs FOR EACH ROW EXECUTE FUNCTION gives_up()",
+    );
+    let mut client = Connection::new(forebay.address);
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()]]);
+    assert_eq!(client.call(&["TXN", "BEGIN"]), ok());
+    assert_eq!(said(&client.call(&["HGET", "left:1", "a"])), "1");
+    assert_eq!(client.call(&["HSET", "left:1", "a", "7"]), Reply::Integer(0));
+    client.call(&["TXN", "COMMIT"]);
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    let began = Instant::now();
+    while server.sql(&database, "SELECT last_value > 2 FROM tries") != "t" {
+        assert!(began.elapsed() < PATIENCE, "it is tried once");
+    }
+    server.sql(&database, "UPDATE busy SET held = false");
+    calm(forebay.address);
+    assert_eq!(figure(&mut client, "quarantined"), 0);
+    assert_eq!(server.sql(&database, "SELECT a FROM pairs WHERE id = 1"), "7");
+}

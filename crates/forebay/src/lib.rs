@@ -33,7 +33,15 @@ pub mod value;
 pub mod version;
 
 pub use change::Change;
-pub use forebay_cache::{Shadow, graph, hint, policy};
+/// The cache inside a program, whose builder, lifetimes and snapshots are there.
+///
+/// ```
+/// let cache = forebay::Cache::<String, u64>::new(1_000);
+/// cache.insert("one".into(), 1);
+/// assert_eq!(cache.get("one"), Some(1));
+/// ```
+pub use forebay_cache;
+pub use forebay_cache::{Cache, Shadow, graph, hint, policy};
 pub use key::{Key, KeyRef};
 pub use read::Read;
 pub use value::{Blob, Bytes, Data, Value};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::cache::{CacheOptions, Context, Standing};
+use forebay::cache::{CacheOptions, Context, Standing, charge};
 use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::simulated::{Ended, Simulation};
@@ -21,7 +21,7 @@ use forebay::store::metered::Metered;
 use forebay::txn::{
     Ahead, Documents, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, PlannedLock, TxnError, TxnKind, TxnLimits,
 };
-use forebay::{Change, Data, Key};
+use forebay::{Change, Data, Key, Read, Version};
 use futures_util::future::{Either, select};
 use shuttle::Runner;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -361,6 +361,28 @@ fn hit_and_commit(policy: &str, budget_bytes: usize) {
     assert_eq!(world.read(&world.keys[..2]), [2, 2]);
 }
 
+/// Fills of several partitions, when there is room for two of three entries. The cache asserts that the budget holds.
+#[test]
+fn fills_at_once_keep_within_the_budget() {
+    check(fill_at_once);
+}
+
+fn fill_at_once() {
+    let absent = Read { value: None, version: Version::ZERO };
+    let entry_bytes = charge(&Key::new(0, b"x"), &absent, choose("fifo").expect("it is in the table").policy);
+    let world = world_by("fifo", Commits::AtOnce, 16, 2 * entry_bytes);
+    let fillers: Vec<_> = (0..2)
+        .map(|first| {
+            let world = world.clone();
+            shuttle::thread::spawn(move || (0..2).for_each(|at| _ = world.read(&world.keys[first + at..][..1])))
+        })
+        .collect();
+    for filler in fillers {
+        filler.join().unwrap();
+    }
+    world.engine.validate();
+}
+
 /// A clearing, and an increment over a store that never waits: one comes first.
 #[test]
 fn a_clearing_beside_an_increment() {
@@ -424,6 +446,7 @@ const GATE: &[(Fault, fn(), u64)] = &[
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::InGroups), 3000),
     (Fault::UnmarkedEarly, || read_two_keys(Commits::AtOnce), 3000),
     (Fault::UnmarkedEarly, || read_two_keys(Commits::InGroups), 3000),
+    (Fault::RoomTakenTwice, fill_at_once, 1000),
     (Fault::ResumedUnlocked, read_again_beside_commits, 10_000),
     (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 10_000),
     (Fault::LeaseTakenLate, || lease_two_keys(Commits::AtOnce), 10_000),

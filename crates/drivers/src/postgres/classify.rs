@@ -28,8 +28,10 @@ pub(super) enum Failure {
     Repeated,
     /// Versions were overtaken, by their places in the list of checks, from 0.
     Overtaken(Vec<usize>),
-    /// Other transactions were in the way; to run it again may succeed.
+    /// A row that was read as absent is there.
     Conflict(String),
+    /// The server gave it up for another transaction, or a trigger says so; to run it again may succeed.
+    InTheWay(String),
     /// Never to be applied as it is.
     Refused(String),
     /// Not applied: the server is there, and fails at this one (see [`FAILING`]).
@@ -110,8 +112,8 @@ fn of_state(answer: &DbError, why: String) -> Failure {
         "23505" if answer.constraint() == Some("forebay_applied_id") => Failure::Repeated,
         // statement_completion_unknown; query_canceled, by a time limit of the server: as if no answer came in time.
         "40003" | "57014" => Failure::Unknown(why),
-        "55P03" => Failure::Conflict(why),
-        state if state.starts_with("40") => Failure::Conflict(why),
+        "55P03" => Failure::InTheWay(why),
+        state if state.starts_with("40") => Failure::InTheWay(why),
         state if ALTERED.contains(&state) => Failure::Refused(format!(
             "{why}; if the table was altered, forebay looks it up again within seconds (CACHE RELOAD)"
         )),

@@ -62,6 +62,7 @@ impl Inner {
                 Err(why)
             }
             Failure::Conflict(why)
+            | Failure::InTheWay(why)
             | Failure::Refused(why)
             | Failure::Failed(why)
             | Failure::Unavailable(why)

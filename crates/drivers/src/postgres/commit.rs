@@ -368,8 +368,12 @@ fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
             CommitOutcome::Conflict(keys.map(|(key, _)| key.clone()).collect())
         }
         Failure::Conflict(why) => {
-            tracing::debug!(id = %commit.id, %why, "PostgreSQL gave up a transaction for another");
+            tracing::debug!(id = %commit.id, %why, "a row came to be since it was read as absent");
             CommitOutcome::Conflict(written(commit))
+        }
+        Failure::InTheWay(why) => {
+            tracing::debug!(id = %commit.id, %why, "PostgreSQL gave up a transaction for another");
+            CommitOutcome::Conflict(Vec::new())
         }
         Failure::Refused(why) => CommitOutcome::Refused(why),
         Failure::Unavailable(why) | Failure::NotOwned(why) => CommitOutcome::Unavailable(why),

@@ -42,7 +42,7 @@ impl Cache {
         // The key of nobody: each partition names its victim by its own order.
         let start = self.inner.next_fill.load(Ordering::Relaxed) as usize;
         for step in 0.. {
-            if self.fits(0) || stuck == partitions.len() {
+            if self.is_within_budget() || stuck == partitions.len() {
                 return;
             }
             let mut partition = partitions[(start + step) % partitions.len()].lock(&self.inner.beside);
@@ -52,7 +52,7 @@ impl Cache {
                 let Some(freed) = partition.evict(&access) else { break };
                 self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
                 stuck = 0;
-                if self.fits(0) {
+                if self.is_within_budget() {
                     return;
                 }
             }

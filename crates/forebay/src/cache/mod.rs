@@ -329,17 +329,14 @@ impl Cache {
         let old = slot.map_or(0, |slot| partition.charged(slot));
         let access = partition.access(hash, slot, entering.context, entering.kind, charged);
         let admitted = slot.is_some() || partition.admit(&access);
+        let growth = charged.saturating_sub(old);
         let room = admitted && !self.inner.beside.is_overdue();
-        let room = room && self.make_room_for(partition, &access, charged.saturating_sub(old));
-        if room && partition.put(key, read, &access, old, entering.marked) {
-            match charged >= old {
-                true => self.inner.used_bytes.fetch_add(charged - old, Ordering::Relaxed),
-                false => self.inner.used_bytes.fetch_sub(old - charged, Ordering::Relaxed),
-            };
-        } else {
-            let freed = partition.reject(slot);
-            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
-        }
+        let room = room && self.make_room_for(partition, &access, growth);
+        let given_up = match room && partition.put(key, read, &access, old, entering.marked) {
+            true => old.saturating_sub(charged),
+            false => partition.reject(slot) + if room { growth } else { 0 },
+        };
+        self.inner.used_bytes.fetch_sub(given_up, Ordering::Relaxed);
         // A policy may remember what it kept out, too.
         self.charge_policy(partition, &access);
     }
@@ -356,13 +353,27 @@ impl Cache {
         }
     }
 
-    fn fits(&self, bytes: usize) -> bool {
-        self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.room_bytes()
+    fn is_within_budget(&self) -> bool {
+        self.inner.used_bytes.load(Ordering::Relaxed) <= self.room_bytes()
     }
 
-    /// Room for `bytes` more. What is to be replaced must not be evicted to make room for itself.
+    /// Charges `bytes`, if the budget has room for them. Asking and charging are one step: two partitions that fill at
+    /// once would both take the last room else.
+    fn reserve(&self, bytes: usize) -> bool {
+        let used_bytes = &self.inner.used_bytes;
+        if mutation::on(Fault::RoomTakenTwice) {
+            let fits = used_bytes.load(Ordering::Relaxed) + bytes <= self.room_bytes();
+            used_bytes.fetch_add(if fits { bytes } else { 0 }, Ordering::Relaxed);
+            return fits;
+        }
+        let charged = |used| Some(used + bytes).filter(|charged| *charged <= self.room_bytes());
+        used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charged).is_ok()
+    }
+
+    /// Room for `bytes` more, which are charged then. What is to be replaced must not be evicted to make room for
+    /// itself.
     fn make_room_for(&self, partition: &mut Partition, access: &Access, bytes: usize) -> bool {
-        if self.fits(bytes) {
+        if self.reserve(bytes) {
             return true;
         }
         if let Some((slot, _)) = access.slot {
@@ -375,22 +386,23 @@ impl Cache {
         room
     }
 
-    /// Evicts until `bytes` more fit the budget: from this partition first, in batches of the policy's choice, then
-    /// from the others.
+    /// Evicts until `bytes` more fit the budget, and charges them: from this partition first, in batches of the
+    /// policy's choice, then from the others.
     fn make_room(&self, own: &mut Partition, access: &Access, bytes: usize) -> bool {
-        let fits = || self.fits(bytes);
         if bytes > self.room_bytes() {
             return false;
         }
-        let mut evicted = 0;
-        while !fits() || (0 < evicted && evicted < own.order.batch()) {
+        let (mut evicted, mut has_room) = (0, self.reserve(bytes));
+        while !has_room || (0 < evicted && evicted < own.order.batch()) {
             let Some(freed) = own.evict(access) else { break };
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
             evicted += 1;
+            has_room = has_room || self.reserve(bytes);
         }
-        if !fits() && access.slot.is_none() && own.has_candidates() {
-            // The policy would rather keep all that it has: the newcomer lost, and takes nobody else's place.
-            return false;
+        if has_room || access.slot.is_none() && own.has_candidates() {
+            // Without room the policy would rather keep all that it has: the newcomer lost, and takes no place of
+            // another partition's.
+            return has_room;
         }
         // There is no newcomer in the other partitions: they must name a victim if they can.
         let forced = forced(access);
@@ -399,12 +411,14 @@ impl Cache {
             // Only a lock that is free: two partitions making room in each other must not wait for each other.
             let other = &self.inner.partitions[(start + step) % self.inner.partitions.len()];
             let Some(mut other) = other.try_lock(&self.inner.beside) else { continue };
-            while !fits() {
-                let Some(freed) = other.evict(&forced) else { break };
+            while let Some(freed) = other.evict(&forced) {
                 self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+                if self.reserve(bytes) {
+                    return true;
+                }
             }
         }
-        fits()
+        self.reserve(bytes)
     }
 }
 

@@ -116,7 +116,7 @@ impl Cache {
             return Resumed::Overtaken;
         }
         let charged = charge(key, read, self.inner.policy);
-        if !self.fits(charged) {
+        if !self.reserve(charged) {
             // There may be room for the others.
             return if charged > self.room_bytes() / LARGE_SHARE { Resumed::KeptOut } else { Resumed::Full };
         }
@@ -124,10 +124,10 @@ impl Cache {
         let access = partition.access(hash, None, &Context::default(), AccessKind::Prefetch, charged);
         let has_come = partition.admit(&access) && partition.put(key, read, &access, 0, false);
         if has_come {
-            self.inner.used_bytes.fetch_add(charged, Ordering::Relaxed);
             partition.stand_first(hash, key, standing);
         } else {
             partition.reject(None);
+            self.inner.used_bytes.fetch_sub(charged, Ordering::Relaxed);
         }
         self.charge_policy(partition, &access);
         if has_come { Resumed::Cached } else { Resumed::KeptOut }

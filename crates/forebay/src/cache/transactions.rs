@@ -154,7 +154,7 @@ impl Cache {
 
     /// Charges what was learned, and makes room if it grew: in the partition that `chance` names, then in others.
     fn make_room_for_learned(&self, chance: u64) {
-        if self.charge_learned() && !self.fits(0) {
+        if self.charge_learned() && !self.is_within_budget() {
             let hash = chance.wrapping_mul(SPREAD);
             let forced = forced(&Access::read(hash, 0));
             self.make_room(&mut self.inner.partition_of(hash), &forced, 0);

@@ -322,6 +322,10 @@ pub enum Fault {
     WrongSequence,
     /// A look at what is absent takes its version from after what it saw of the documents.
     AbsenceOvertakes,
+    /// A buffered transaction that the store gives up for another one is tried without end.
+    GivenUpIsOvertaken,
+    /// Whether the budget has room is asked first, and the bytes are charged later: two partitions take the last room.
+    RoomTakenTwice,
     /// Hits that wait are told to the policy when there is no room for more, not before it chooses victims.
     VictimsBeforeHits,
     /// A hit that has waited is told of the entry that its slot has by then.

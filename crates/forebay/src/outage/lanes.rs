@@ -68,24 +68,29 @@ pub struct Fill {
     pub recomputed: Fills,
     /// The transaction says that it makes the row: it knew of none.
     pub made: bool,
+    /// It adds to a column that the store fills. If another document makes the row before, it adds to what the store
+    /// has filled in, else to nothing.
+    pub added: bool,
 }
 
 impl Fill {
     /// Of `changes` of the document of `key`, which has this form. `beside`: other documents of its row change too.
-    pub fn of(form: &Form, key: &Key, changes: &[Change], beside: bool) -> Option<Fill> {
+    /// `shared`: there are others.
+    pub fn of(form: &Form, key: &Key, changes: &[Change], beside: bool, shared: bool) -> Option<Fill> {
         let row = match form {
             Form::Row(row) => row,
             // Another document may make the row between what is known of the list and these.
             Form::List { filled: true } if !form.stands_alone(changes) => {
                 let (key, recomputed) = (key.clone(), Fills::default());
-                return Some(Fill { key, left: Fills::Any, recomputed, made: false });
+                return Some(Fill { key, left: Fills::Any, recomputed, made: false, added: false });
             }
             _ => return None,
         };
         let (left, made) = row.left_to_store(changes).unwrap_or_default();
         let recomputed = if beside { row.computed.columns.clone() } else { row.recomputed_by(changes) };
-        let some = !left.is_empty() || !recomputed.is_empty();
-        some.then(|| Fill { key: key.clone(), left, recomputed, made })
+        let added = shared && row.adds_to_filled(changes);
+        let some = added || !left.is_empty() || !recomputed.is_empty();
+        some.then(|| Fill { key: key.clone(), left, recomputed, made, added })
     }
 
     /// Whether the store may have another value of `field` than what was given.
@@ -121,7 +126,8 @@ impl LaneRule {
         let around = |(at, key): (usize, &'a Key)| store.beside(key).into_iter().map(move |other| (at, other));
         let beside = keys.clone().enumerate().flat_map(around).filter(|(_, other)| !own(other)).collect();
         let fill = |(key, changes): (&'a Key, &'a [Change])| {
-            Fill::of(&store.form(key), key, changes, store.beside(key).iter().any(own))
+            let others = store.beside(key);
+            Fill::of(&store.form(key), key, changes, others.iter().any(own), !others.is_empty())
         };
         let mut fills: Vec<Fill> = written.clone().filter_map(fill).collect();
         fills.shrink_to_fit();

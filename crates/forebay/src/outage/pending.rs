@@ -54,7 +54,7 @@ pub use restored::Asked;
 use restored::Restored;
 use seen::Seen;
 use slow::Slow;
-pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
+pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX, in_the_way};
 use stage::Stage;
 pub use take::Untaken;
 use tied::Tied;

@@ -14,7 +14,7 @@ use hashbrown::HashSet;
 use super::gate::{Asker, Inner, OnConflict};
 use super::lanes::Lane;
 use super::mode::Mode;
-use super::pending::{Applied, Asked, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
+use super::pending::{Applied, Asked, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work, in_the_way};
 use super::record::Record;
 use super::state::State;
 use crate::change::Change;
@@ -406,11 +406,12 @@ impl Inner {
         }
         let away = self.state().next_outage();
         let (outcomes, slow) = self.ask_to_commit(&batch.commits, away, true).await;
-        let in_the_way = |outcome: &&CommitOutcome| match outcome {
+        let outcomes: Vec<CommitOutcome> = outcomes.into_iter().map(in_the_way).collect();
+        let stays = |outcome: &&CommitOutcome| match outcome {
             CommitOutcome::Unknown(_) => slow,
             outcome => matches!(outcome, CommitOutcome::Failed(_)),
         };
-        let unanswered = outcomes.iter().filter(in_the_way).count();
+        let unanswered = outcomes.iter().filter(stays).count();
         let mut outcomes = outcomes.into_iter().peekable();
         let mut changed = Vec::new();
         while let Some(outcome) = outcomes.next_if(CommitOutcome::is_applied) {

@@ -27,17 +27,20 @@ pub(crate) enum Known {
     New,
 }
 
-/// The ids of the last applied commits, in groups as they were applied. Some 40 bytes for each: it is full whenever
-/// the store is written to, whatever the size of the memory.
+/// The ids of the last applied commits, in groups as they were applied. Some 24 to 40 bytes for each: it is full
+/// whenever the store is written to, whatever the size of the memory.
 ///
 /// Ids are minted one after the other and applied in nearly the same order. So both deques are written at their ends,
-/// and a new id is told from all others by one comparison: no table of hashes would be as near.
+/// and a new id is told from all others by one comparison: no table of hashes would be as near. The second deque is
+/// made when an id comes out of order: a store that never waits has ascending ids alone.
 #[derive(Debug)]
 pub(crate) struct AppliedIds {
     /// As they were applied, oldest first, each with the number of its group.
     ids: VecDeque<(u64, TxnId)>,
-    /// The same, in ascending order.
+    /// The ids in ascending order, once `ids` is in another; until then empty.
     sorted: VecDeque<TxnId>,
+    /// Whether each id came after all smaller ones, from the first on.
+    ascending: bool,
     floor: TxnId,
     denied: HashSet<TxnId, foldhash::fast::RandomState>,
     denied_order: VecDeque<TxnId>,
@@ -63,6 +66,7 @@ impl AppliedIds {
         AppliedIds {
             ids: VecDeque::new(),
             sorted: VecDeque::new(),
+            ascending: true,
             floor,
             denied: HashSet::default(),
             denied_order: VecDeque::new(),
@@ -75,10 +79,9 @@ impl AppliedIds {
 
     /// What is known of `id`.
     pub fn known(&self, id: TxnId) -> Known {
-        let newer = self.sorted.back().is_none_or(|newest| *newest < id);
         let forgotten = mutation::on(Fault::AppliedIdsIgnored)
             || mutation::on(Fault::IdsTrimmedByAge) && self.ids.back().is_none_or(|(_, newest)| *newest != id);
-        if !newer && self.sorted.binary_search(&id).is_ok() && !forgotten {
+        if self.newest().is_some_and(|newest| id <= newest) && self.is_known(id) && !forgotten {
             Known::Applied
         } else if !self.denied.is_empty() && self.denied.contains(&id) {
             Known::Denied
@@ -86,6 +89,18 @@ impl AppliedIds {
             Known::BelowFloor
         } else {
             Known::New
+        }
+    }
+
+    fn newest(&self) -> Option<TxnId> {
+        if self.ascending { self.ids.back().map(|(_, id)| *id) } else { self.sorted.back().copied() }
+    }
+
+    fn is_known(&self, id: TxnId) -> bool {
+        if self.ascending {
+            self.ids.binary_search_by(|(_, known)| known.cmp(&id)).is_ok()
+        } else {
+            self.sorted.binary_search(&id).is_ok()
         }
     }
 
@@ -115,13 +130,15 @@ impl AppliedIds {
             }
         }
         for &id in ids {
+            let newer = self.newest().is_none_or(|newest| newest < id);
+            if self.ascending && !newer {
+                self.sorted.extend(self.ids.iter().map(|(_, known)| *known));
+                self.ascending = false;
+            }
             self.ids.push_back((number, id));
-            match self.sorted.back() {
-                Some(newest) if *newest > id => {
-                    let place = self.sorted.partition_point(|other| *other < id);
-                    self.sorted.insert(place, id);
-                }
-                _ => self.sorted.push_back(id),
+            if !self.ascending {
+                let place = if newer { self.sorted.len() } else { self.sorted.partition_point(|other| *other < id) };
+                self.sorted.insert(place, id);
             }
         }
     }
@@ -129,6 +146,9 @@ impl AppliedIds {
     fn forget_oldest(&mut self) {
         let Some((_, id)) = self.ids.pop_front() else { return };
         self.floor = self.floor.max(id);
+        if self.ascending {
+            return;
+        }
         if self.sorted.front() == Some(&id) {
             self.sorted.pop_front();
         } else if let Ok(place) = self.sorted.binary_search(&id) {
@@ -191,6 +211,36 @@ mod tests {
                 }
             }
             prop_assert_eq!(applied.known(id(all.len() as u64 + 1)), Known::New);
+        }
+    }
+
+    proptest! {
+        /// In whatever order ids come, those of the groups that are kept are known, and no other.
+        #[test]
+        fn ids_in_any_order_are_known_as_in_a_set(
+            steps in prop::collection::vec((0u64..6, 1u64..4), 1..60),
+            late_from in 0u64..60,
+            limit in 6usize..20,
+        ) {
+            let mut applied = AppliedIds::with_limit(AppliedIds::LOWEST, limit);
+            let (mut kept, mut all) = (VecDeque::new(), Vec::new());
+            for (number, (back, size)) in (0..).zip(steps) {
+                // No two ids of a group or of two groups are alike: the last two digits name the group.
+                let back = if number >= late_from { back } else { 0 };
+                let ids: Vec<TxnId> = (0..size).map(|at| id((60 + number - back + at) * 100 + number)).collect();
+                let groups = applied.eviction(ids.len()).groups.len();
+                applied.add(number, &ids);
+                kept.drain(..groups);
+                all.extend(ids.iter().copied());
+                kept.push_back(ids);
+                for one in &all {
+                    let is_kept = kept.iter().flatten().any(|kept| kept == one);
+                    let known = applied.known(*one);
+                    prop_assert_eq!(known, if is_kept { Known::Applied } else { Known::BelowFloor });
+                    let other = id(one.0.sequence + 70);
+                    prop_assert!(applied.known(other) != Known::Applied);
+                }
+            }
         }
     }
 

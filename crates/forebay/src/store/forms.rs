@@ -209,6 +209,17 @@ impl RowForm {
         (!left.is_empty()).then(|| (left, whole || self.makes(last)))
     }
 
+    /// Whether `changes` add to a column that the store fills, in a row that they have not deleted before.
+    pub fn adds_to_filled(&self, changes: &[Change]) -> bool {
+        let adds = |change: &Change| match change {
+            Change::AddInteger { field: Some(field), .. } | Change::AddFloat { field: Some(field), .. } => {
+                self.fills.may_be(field)
+            }
+            _ => false,
+        };
+        behind_deletion(changes).len() == changes.len() && changes.iter().any(adds)
+    }
+
     /// What the store computes by `changes` of a row that is there.
     pub fn recomputed_by(&self, changes: &[Change]) -> Fills {
         let from = |field: &Blob| self.computed.from.may_be(field) && !self.is_of_key(field);

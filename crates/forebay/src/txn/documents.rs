@@ -424,7 +424,9 @@ impl Documents {
             None if matches!(change, Change::Put(_) | Change::Delete) => self.push(Document::new(key.to_key())),
             None => return Err(DocumentError::NotLoaded(key.to_key())),
         };
-        match self.moved_row(at) {
+        // Of what was not read it is known only that its row was deleted.
+        let moved = if self.list[at].base.is_none() { self.deleted_beside(key) } else { self.moved_row(at) };
+        match moved {
             None => Ok(Some(at)),
             Some(moved) if moved.gone && *change == Change::Delete => Ok(None),
             Some(moved) => Err(moved.refused(key)),

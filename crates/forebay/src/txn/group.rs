@@ -493,6 +493,8 @@ impl Committer {
 }
 
 fn conflict(keys: &[Key]) -> String {
-    let names: Vec<String> = keys.iter().map(Key::to_string).collect();
-    format!("{} changed", names.join(", "))
+    if keys.is_empty() {
+        return "the store gave it up for another transaction".to_owned();
+    }
+    format!("{} changed", keys.iter().map(Key::to_string).collect::<Vec<_>>().join(", "))
 }

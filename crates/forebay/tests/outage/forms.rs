@@ -56,7 +56,7 @@ impl World {
         let alone = form().stands_alone(&changes);
         let write = Write { key: key(), changes, after, unseen: known.is_none() && !alone, told: false };
         let commit = Commit::new(TxnId(version), version, vec![write]);
-        let fills = Fill::of(&form(), &key(), &commit.writes[0].changes, false).into_iter().collect();
+        let fills = Fill::of(&form(), &key(), &commit.writes[0].changes, false, false).into_iter().collect();
         let ties = Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), fills, ..Ties::default() };
         let taken = self.buffer.take(&commit, ties, false, Some(&form()), 0);
         self.buffer.written(taken.expect("there is room").0, &commit.writes);

@@ -2,7 +2,7 @@
 //! so is how often it is tried.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ struct Slow {
     needs: Mutex<HashMap<Key, Duration>>,
     /// How many more times it fails at a commit that writes this document.
     failing: Mutex<HashMap<Key, u32>>,
+    /// It says then that it gives the commit up for another transaction.
+    gives_up: AtomicBool,
     /// Transactions that it was not in time for.
     late: AtomicU64,
 }
@@ -91,7 +93,10 @@ impl Store for Slow {
                 let mut outcomes = if at == 0 { Vec::new() } else { self.inner.commit(&group[..at]).await };
                 outcomes.truncate(at);
                 if outcomes.iter().all(CommitOutcome::is_applied) {
-                    outcomes.push(CommitOutcome::Failed("an internal error".to_owned()));
+                    outcomes.push(match self.gives_up.load(Ordering::SeqCst) {
+                        true => CommitOutcome::Conflict(Vec::new()),
+                        false => CommitOutcome::Failed("an internal error".to_owned()),
+                    });
                 }
                 outcomes.resize(group.len(), CommitOutcome::Unavailable("one before it failed".to_owned()));
                 return outcomes;
@@ -114,7 +119,8 @@ fn open(runtime: &Runtime, workers: usize) -> (Arc<Slow>, Gate) {
 fn open_with(runtime: &Runtime, change: impl FnOnce(&mut GateSettings)) -> (Arc<Slow>, Gate) {
     let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
     let (needs, failing, late) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-    let store = Arc::new(Slow { inner, runtime: runtime.clone(), needs, failing, late });
+    let gives_up = AtomicBool::new(false);
+    let store = Arc::new(Slow { inner, runtime: runtime.clone(), needs, failing, gives_up, late });
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
@@ -251,6 +257,33 @@ fn a_write_at_which_the_store_fails_is_set_aside() {
     a_write_at_which_the_store_fails(TRIES_ALONE_MAX / 2, Expected::Applied);
     let _on = mutation::put_back(Some(Fault::PoisonRetried));
     a_write_at_which_the_store_fails(u32::MAX, Expected::Tried);
+}
+
+/// What the store gives up for another transaction is tried again as well, and set aside if that does not end.
+fn a_write_that_is_given_up(times: u32, expected: Expected) {
+    simulated(move |runtime| async move {
+        let (store, gate) = open(&runtime, 1);
+        store.inner.set_down(true);
+        let given_up = buffered(&gate, 1, "given up").await;
+        store.gives_up.store(true, Ordering::SeqCst);
+        store.fails_at("given up", times);
+        store.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(20)).await;
+        match (gate.ticket(given_up), expected) {
+            (TicketState::Quarantined(_), Expected::SetAside)
+            | (TicketState::Applied(_), Expected::Applied)
+            | (TicketState::Pending, Expected::Tried) => {}
+            (other, _) => panic!("{other:?} after {times} times"),
+        }
+    });
+}
+
+#[test]
+fn a_write_that_is_given_up_for_another_is_tried_again() {
+    a_write_that_is_given_up(TRIES_ALONE_MAX / 2, Expected::Applied);
+    a_write_that_is_given_up(u32::MAX, Expected::SetAside);
+    let _on = mutation::put_back(Some(Fault::GivenUpIsOvertaken));
+    a_write_that_is_given_up(u32::MAX, Expected::Tried);
 }
 
 /// A store that answers nothing is away, however little it was asked for.

@@ -9,25 +9,45 @@
 //! For example, `MULTI; HSET stock:1 n 5; SETNX order:9 {"n": 1}; EXEC` finds no `order:9`. Another program inserts
 //! that row while the first statement waits for a lock. An UPDATE would write over it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use forebay::store::Commit;
+use forebay::{Key, Version};
 
 use super::catalogue::Table;
 use super::rows::Rows;
 use super::statement::{Act, Shape, Values};
 
-/// The rows of one commit that have to be absent still: the table's number in the database, and the key.
-pub(super) struct Absent<'a>(HashSet<(u32, Vec<&'a str>)>);
+/// A row: its table's number in the database, and the key.
+type Row<'a> = (u32, Vec<&'a str>);
+
+/// The rows that a group writes, each with the place of the first commit that does; empty if none has to know.
+pub(super) struct Writers<'a>(HashMap<Row<'a>, usize>);
+
+impl<'a> Writers<'a> {
+    pub(super) fn of(rows: &'a Rows, group: &'a [Commit]) -> Writers<'a> {
+        let any = group.len() > 1 && group.iter().any(|commit| commit.checks.iter().any(is_absence));
+        let mut first = HashMap::new();
+        for (member, commit) in group.iter().enumerate().filter(|_| any) {
+            for row in commit.writes.iter().filter_map(|write| row_of(rows, &write.key)) {
+                first.entry(row).or_insert(member);
+            }
+        }
+        Writers(first)
+    }
+}
+
+/// The rows of one commit that have to be absent still.
+pub(super) struct Absent<'a>(HashSet<Row<'a>>);
 
 impl<'a> Absent<'a> {
-    /// Those of which `commit` checks that they are not there.
-    pub(super) fn of(rows: &'a Rows, commit: &'a Commit) -> Absent<'a> {
-        // Odd versions are those of absence.
-        let absent = commit.checks.iter().filter(|(_, version)| !version.sequence.is_multiple_of(2));
-        let place = |(key, _): &'a (forebay::Key, forebay::Version)| rows.place(key).ok();
-        let row = |place: super::rows::Place<'a>| (rows.tables[place.table].oid, place.parts);
-        Absent(absent.filter_map(place).map(row).collect())
+    /// Those of which `commit`, at the place `member` of its group, checks that they are not there. The group's checks
+    /// are made before all of its changes. So what an earlier commit writes is left out: that may have made the row by
+    /// way of another document.
+    pub(super) fn of(rows: &'a Rows, (member, commit): (usize, &'a Commit), writers: &Writers<'a>) -> Absent<'a> {
+        let absent = commit.checks.iter().filter(|check| is_absence(check));
+        let absent = absent.filter_map(|(key, _)| row_of(rows, key));
+        Absent(absent.filter(|row| writers.0.get(row).is_none_or(|first| *first >= member)).collect())
     }
 
     /// The `statements` on a row of `table` as they are to be where that was read as absent.
@@ -56,4 +76,13 @@ impl<'a> Absent<'a> {
         }
         narrowed
     }
+}
+
+fn row_of<'a>(rows: &'a Rows, key: &'a Key) -> Option<Row<'a>> {
+    rows.place(key).ok().map(|place| (rows.tables[place.table].oid, place.parts))
+}
+
+/// Whether this check is that a document is not there: odd versions are those of absence.
+fn is_absence((_, version): &(Key, Version)) -> bool {
+    !version.sequence.is_multiple_of(2)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay::store::{Commit, Write};
 
-use super::absent::Absent;
+use super::absent::{Absent, Writers};
 use super::checked::{Checked, Run};
 use super::rows::Rows;
 use super::sql::{Row, array_literal, hex};
@@ -81,9 +81,10 @@ impl Batch<'_> {
         }
         first.extend(self.script.statements(&of.tables)?);
         let large = if self.large { group } else { &[] };
-        let changes = large.iter().flat_map(move |commit| {
-            let mut absent = Absent::of(of, commit);
-            commit.writes.iter().flat_map(move |write| of.changes_of(write, &mut absent))
+        let writers = Writers::of(of, large);
+        let changes = large.iter().enumerate().flat_map(move |member| {
+            let mut absent = Absent::of(of, member, &writers);
+            member.1.writes.iter().flat_map(move |write| of.changes_of(write, &mut absent))
         });
         let rows_max = if self.large { 1 } else { usize::MAX };
         let read_back = self

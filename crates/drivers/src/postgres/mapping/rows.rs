@@ -12,7 +12,7 @@ use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::DbError;
 
 use super::VersionMode;
-use super::absent::Absent;
+use super::absent::{Absent, Writers};
 use super::batch::{Batch, ByTable, Written};
 use super::catalogue::{Kind, Table};
 use super::checked::{self, Checked};
@@ -371,8 +371,9 @@ impl Rows {
         let mut rows = ByTable::new();
         let (mut index, mut earlier): (HashMap<&Key, usize>, _) = (HashMap::new(), Vec::new());
         let mut checked = ByTable::new();
+        let writers = Writers::of(self, group);
         for (member, commit) in group.iter().enumerate() {
-            let mut absent = Absent::of(self, commit);
+            let mut absent = Absent::of(self, (member, commit), &writers);
             for write in &commit.writes {
                 let place = self.place(&write.key).map_err(refused(member))?;
                 let table = &self.tables[place.table];

@@ -82,7 +82,7 @@ impl Shown {
 pub(super) fn is_guess(before: (bool, bool), changes: &[Change], fill: Option<&Fill>, after: Option<&Value>) -> bool {
     match before {
         (true, guessed) if !stands_alone(changes) => guessed || is_recomputed(fill, after),
-        _ => fill.is_some_and(|fill| fill.left.are_missed(after)),
+        _ => fill.is_some_and(|fill| fill.added || fill.left.are_missed(after)),
     }
 }
 

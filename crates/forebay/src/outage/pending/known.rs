@@ -228,6 +228,7 @@ impl Buffer {
                 alone = Some(None);
                 continue;
             };
+            let added = entry.ties.fill(key).is_some_and(|fill| fill.added) && !mutation::on(Fault::DefaultsGuessed);
             let fill = entry.ties.fill(key).filter(|fill| fill.may_be(field));
             let mut is_given = false;
             for change in &written.changes {
@@ -245,6 +246,8 @@ impl Buffer {
                 let settles =
                     matches!(change, Change::Put(_) | Change::Delete | Change::SetField(..) | Change::UnsetField(_));
                 let mut value = match alone.take() {
+                    // Another document may have made the row since, and the store filled what this adds to.
+                    Some(None) if added && !settles => continue,
                     Some(value) => value,
                     None if settles => None,
                     None => continue,
@@ -283,7 +286,7 @@ impl Buffer {
         let mut entries = row.queue.iter().map(|number| self.entries.get(number));
         let settles = |entry: Option<&Entry>| {
             entry.is_some_and(|entry| {
-                let is_filled = entry.ties.fill(key).is_some_and(|fill| fill.may_be(field));
+                let is_filled = entry.ties.fill(key).is_some_and(|fill| fill.added || fill.may_be(field));
                 !is_filled && !matches!(entry.stage, Stage::Writing { .. })
             })
         };

@@ -11,6 +11,8 @@
 
 use super::Buffer;
 use crate::error::there;
+use crate::mutation::{self, Fault};
+use crate::store::CommitOutcome;
 
 /// Times the usual time that one transaction is given at most.
 pub const PATIENCE_MAX: u32 = 64;
@@ -41,6 +43,17 @@ impl Slow {
     /// How many times the usual time it is given.
     pub(super) fn patience(self) -> u32 {
         1u32.checked_shl(self.alone).unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX)
+    }
+}
+
+/// What the store gave up for another transaction has not read what is not so any more. It is tried a few times, as
+/// what the store fails at.
+pub fn in_the_way(outcome: CommitOutcome) -> CommitOutcome {
+    match outcome {
+        CommitOutcome::Conflict(keys) if keys.is_empty() && !mutation::on(Fault::GivenUpIsOvertaken) => {
+            CommitOutcome::Failed("the store gives it up for another transaction".to_owned())
+        }
+        outcome => outcome,
     }
 }
 

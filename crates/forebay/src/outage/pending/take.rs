@@ -53,7 +53,8 @@ impl Buffer {
         let replaces = joined.as_ref().map(|(old, _)| *old);
         if let Some((old, changes)) = joined.and_then(|(old, changes)| Some((self.entries.get(&old)?, changes))) {
             let key = &buffered.writes[0].key;
-            ties.fills = form.and_then(|form| Fill::of(form, key, &changes, false)).into_iter().collect();
+            let shared = !ties.beside.is_empty();
+            ties.fills = form.and_then(|form| Fill::of(form, key, &changes, false, shared)).into_iter().collect();
             // The row goes in what was joined, and takes others along, though it is made again.
             let goes = ties.takes_along.is_empty() && changes.contains(&Change::Delete);
             if goes && !mutation::on(Fault::TakenAlongUnmerged) {
