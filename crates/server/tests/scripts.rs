@@ -265,6 +265,10 @@ async fn one_that_never_ends_is_stopped_and_others_are_served() {
         "while true do pcall(string.rep, 'x', 1e9) end",
         "return table.sort({3, 2, 1, 5, 4}, function() while true do end end)",
         "local function f() return f() end return f()",
+        // Each call is one instruction, and takes long.
+        "local t = {} for n = 1, 20000 do t[n] = n end while true do cjson.encode(t) end",
+        "local t = {} for n = 1, 20000 do t[n] = n end while true do table.sort(t) end",
+        "local s = ('x'):rep(1e6) while true do s:upper() end",
         "local function h() while true do end end while true do xpcall(error, h) end",
     ] {
         let (said, served) = tokio::join!(eval(&mut peer, script), other.say("SET o 1\nGET o"));
@@ -305,12 +309,16 @@ async fn memory_and_depth_are_bounded() {
         ("local t = {} for n = 1, 1000 do t = {t} end return cjson.encode(t)", "excessive depth"),
         ("return cjson.decode(('['):rep(1000))", "recursion limit"),
         ("return unpack({}, 1, 1e8)", "too many results to unpack"),
+        ("return unpack({}, 0, 2147483647)", "too many results to unpack"),
+        ("return unpack({}, -2147483648, 2147483647)", "too many results to unpack"),
+        ("return unpack({}, 0/0, 2147483647)", "too many results to unpack"),
     ] {
         let said = eval(&mut peer, script).await;
         assert!(said.starts_with("-ERR ") && said.contains(why), "{script}: {said}");
     }
     for (script, expected) in [
         ("return select('#', pcall(unpack, {}, 1, 200))", ":201|"),
+        ("return select('#', unpack({1, 2, 3}, nil, 2)) * 10 + select('#', unpack({1, 2, 3}, 2))", ":22|"),
         ("local f f = function() return coroutine.resume(coroutine.create(f)) end return (f())", ":1|"),
         ("local d = 0 local function f() d = d + 1 return coroutine.wrap(f)() end pcall(f) return d", ":198|"),
         ("local d = 0 local function f() d = d + 1 return (pcall(f)) end f() return d", ":198|"),

@@ -3,11 +3,37 @@
 local handler, as_table, pattern_bytes_max, stopped, modules = ...
 
 local error, type, select, tostring, tonumber, rawset = error, type, select, tostring, tonumber, rawset
-local string_rep, string_byte = string.rep, string.byte
+local string_byte = string.byte
 local names = [[
     _G _VERSION assert bit cjson collectgarbage coroutine error gcinfo getmetatable ipairs load loadstring math next
     os pairs pcall rawequal rawget rawset redis select setmetatable string table tonumber tostring type unpack xpcall
 ]]
+
+-- Limits are looked at between instructions. A function of C is one, so before a call that may take long they are
+-- looked at too: a loop of such calls ends with one of them.
+local LONG = 4096
+local function looked(call, always)
+    return function(what, ...)
+        local kind = type(what)
+        if (always or (kind == "string" or kind == "table") and #what > LONG) and stopped() then
+            error("stopped", 0)
+        end
+        return call(what, ...)
+    end
+end
+for _, name in ipairs({ "upper", "lower", "reverse", "rep", "find", "match", "gmatch", "gsub" }) do
+    string[name] = looked(string[name])
+end
+table.sort, table.concat = looked(table.sort), looked(table.concat)
+
+-- Lua 5.1 counts what is unpacked in 32 bits, and does not see that they overflow.
+local unpack_all = unpack
+unpack = function(list, first, last)
+    if type(list) == "table" and not ((tonumber(last) or #list) - (tonumber(first) or 1) < 1000000) then
+        error("too many results to unpack", 2)
+    end
+    return unpack_all(list, first, last)
+end
 
 -- Lua 5.1 matches by recursion, as deep as its pattern is long.
 local function bounded(search, plain_at)
@@ -24,6 +50,7 @@ string.gfind = string.gmatch
 string.dump = nil
 
 -- Nothing, a billion times, takes a billion steps in which no limit is looked at.
+local string_rep = string.rep
 string.rep = function(text, times)
     if text == "" then
         return ""
@@ -117,6 +144,9 @@ setmetatable(_G, {
     __index = function(globals, name)
         if modules[name] then
             local made = modules[name]()
+            if name == "cjson" then
+                made.encode, made.decode = looked(made.encode, true), looked(made.decode, true)
+            end
             rawset(globals, name, made)
             return made
         end
