@@ -3,9 +3,10 @@
 #
 #   make run     at most 4 minutes on two idle cores: 480 seconds of processor time
 #   released     the binary of `make dist` has at most 40 MB
+#   cache        the library forebay-cache is at most 12 crates with all that it needs, as Cargo.lock has them
 #
-#   scripts/budgets.sh        both
-#   scripts/budgets.sh run    one of them: run, released
+#   scripts/budgets.sh        all
+#   scripts/budgets.sh run    one of them: run, released, cache
 #
 # Processor time is judged, because it is nearly the same on a busy machine.
 set -euo pipefail
@@ -14,11 +15,12 @@ export PATH="$HOME/.cargo/bin:$PATH"
 
 run_cpu_seconds_max=480
 released_bytes_max=40000000
+cache_crates_max=12
 
 what="${1:-all}"
 case "$what" in
-all | run | released) ;;
-*) echo "budgets: usage: scripts/budgets.sh [run|released]" >&2 && exit 2 ;;
+all | run | released | cache) ;;
+*) echo "budgets: usage: scripts/budgets.sh [run|released|cache]" >&2 && exit 2 ;;
 esac
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
@@ -30,7 +32,11 @@ judge() { # name, value, limit, unit
     printf 'budgets: %-26s %9d %s, at most %d: %s\n' "$1" "$2" "$4" "$3" "$verdict"
 }
 
-if [ "$what" != released ]; then
+if [ "$what" = all ] || [ "$what" = cache ]; then
+    crates="$(cargo tree --locked -e normal -p forebay-cache --prefix none | sed 's/ (.*//' | sort -u | wc -l)"
+    judge 'crates of forebay-cache' "$crates" "$cache_crates_max" crates
+fi
+if [ "$what" = all ] || [ "$what" = run ]; then
     TIMEFORMAT='%0R %0U %0S'
     # Downloads are no part of the budget.
     cargo fetch --locked
@@ -40,7 +46,7 @@ if [ "$what" != released ]; then
     echo "budgets: make run builds in $wall s on this machine, with $(nproc) cores"
     judge 'make run, processor time' "$((user + system))" "$run_cpu_seconds_max" seconds
 fi
-if [ "$what" != run ]; then
+if [ "$what" = all ] || [ "$what" = released ]; then
     CARGO_TARGET_DIR="$folder/released" cargo build -q --profile dist --locked -p forebay-cli
     scripts/strip.sh "$folder/released/dist/forebay"
     judge 'the released binary' "$(stat -c %s "$folder/released/dist/forebay")" "$released_bytes_max" bytes

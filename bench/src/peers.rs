@@ -17,9 +17,13 @@ pub enum Peer {
     Forebay,
     /// redis-server.
     Redis,
+    /// valkey-server.
+    Valkey,
     /// memcached.
     Memcached,
 }
+
+const PEERS: [Peer; 4] = [Peer::Forebay, Peer::Redis, Peer::Valkey, Peer::Memcached];
 
 impl Peer {
     /// As options and tables name it.
@@ -27,6 +31,7 @@ impl Peer {
         match self {
             Peer::Forebay => "forebay",
             Peer::Redis => "redis",
+            Peer::Valkey => "valkey",
             Peer::Memcached => "memcached",
         }
     }
@@ -41,8 +46,7 @@ impl FromStr for Peer {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Peer, String> {
-        let peers = [Peer::Forebay, Peer::Redis, Peer::Memcached];
-        peers.into_iter().find(|peer| peer.name() == name).ok_or_else(|| "forebay, redis or memcached".to_owned())
+        PEERS.into_iter().find(|peer| peer.name() == name).ok_or_else(|| PEERS.map(Peer::name).join(", "))
     }
 }
 
@@ -95,6 +99,9 @@ pub struct Programs {
     /// What it is compared with.
     #[arg(long, default_value = "redis-server")]
     pub redis: PathBuf,
+    /// What it is compared with, if asked: no package of Debian 12 has it.
+    #[arg(long, default_value = "valkey-server")]
+    pub valkey: PathBuf,
     /// What it is compared with, too.
     #[arg(long, default_value = "memcached")]
     pub memcached: PathBuf,
@@ -123,6 +130,7 @@ impl Programs {
         match peer {
             Peer::Forebay => &self.forebay,
             Peer::Redis => &self.redis,
+            Peer::Valkey => &self.valkey,
             Peer::Memcached => &self.memcached,
         }
     }
@@ -136,6 +144,7 @@ impl Programs {
         Some(match peer {
             Peer::Forebay => format!("{shown}: {error}; cargo build --profile dist -p forebay-cli"),
             Peer::Redis => format!("{shown}: {error}; make setup installs it (apt-get install redis-server)"),
+            Peer::Valkey => format!("{shown}: {error}; install valkey and name its program by --valkey"),
             Peer::Memcached => format!("{shown}: {error}; make setup-bench installs it (apt-get install memcached)"),
         })
     }
@@ -145,7 +154,7 @@ impl Programs {
         let port = free_port()?;
         let args = match peer {
             Peer::Forebay => forebay_args(setup, port),
-            Peer::Redis => redis_args(setup, port),
+            Peer::Redis | Peer::Valkey => redis_args(peer, setup, port),
             Peer::Memcached => memcached_args(setup, port),
         };
         Ok(Program::start(self.path(peer), &args, setup.cores, port, peer.protocol())?)
@@ -171,9 +180,10 @@ fn forebay_args(setup: &Setup<'_>, port: u16) -> Vec<String> {
     args
 }
 
-fn redis_args(setup: &Setup<'_>, port: u16) -> Vec<String> {
+fn redis_args(peer: Peer, setup: &Setup<'_>, port: u16) -> Vec<String> {
     let mut args = words(&format!("--port {port} --bind 127.0.0.1 --io-threads {}", setup.threads));
-    if setup.threads > 1 {
+    // valkey-server reads in threads always, and says that this is deprecated.
+    if setup.threads > 1 && peer == Peer::Redis {
         args.extend(words("--io-threads-do-reads yes"));
     }
     args.extend(["--save".into(), String::new(), "--dir".into(), setup.folder.display().to_string()]);

@@ -25,7 +25,7 @@ const QUIET_TIME: Duration = Duration::from_secs(3);
 struct Options {
     #[command(flatten)]
     programs: Programs,
-    /// Which of forebay, redis, memcached.
+    /// Which of forebay, redis, valkey, memcached.
     #[arg(long, value_delimiter = ',', default_values = ["forebay", "redis", "memcached"])]
     peers: Vec<Peer>,
     /// Documents.

@@ -1,4 +1,4 @@
-//! A cache for many threads whose hits write nothing.
+//! A cache for many threads whose hits write nothing that threads share.
 //!
 //! ```
 //! use forebay_cache::Inline;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use forebay_bench_engine::requests;
 use forebay_bench_engine::zipf::Zipf;
@@ -12,9 +13,9 @@ use crate::{Args, Data, Failed};
 pub struct Trace {
     /// Its name there.
     pub of_thesis: &'static str,
-    /// The name of what is replayed.
-    pub name: &'static str,
-    /// Its file; none: it is drawn.
+    /// The name of what stands for it.
+    name: &'static str,
+    /// The file of what stands for it; none: it is drawn.
     file: Option<&'static str>,
 }
 
@@ -22,8 +23,9 @@ const fn trace(of_thesis: &'static str, name: &'static str, file: &'static str) 
     Trace { of_thesis, name, file: Some(file) }
 }
 
-/// The thesis' DS1, P4, P8, S3, Wikipedia and YouTube can't be had. What stands for each is of the same family, or
-/// has a like number of requests for each key and a like hit ratio of LRU.
+/// DS1, P4, P8 and S3 are public and large: they are replayed where the folder of traces has them, as `arc/DS1.lis` or
+/// `arc/DS1.lis.zst`. Wikipedia and YouTube can't be had. What stands for each is of the same family, or has a like
+/// number of requests for each key and a like hit ratio of LRU.
 pub const TRACES: &[Trace] = &[
     trace("DS1", "pgc_c90", "hinted/pgc_c90.htr.zst"),
     trace("OLTP", "OLTP", "arc/OLTP.lis.zst"),
@@ -53,13 +55,24 @@ pub fn of_thesis(name: &str) -> Result<&'static Trace, Failed> {
 }
 
 impl Trace {
+    /// The file of the thesis' trace, if the folder of traces has it.
+    fn of_thesis(&self, args: &Args) -> Option<PathBuf> {
+        let files = ["", ".zst"].map(|packed| args.traces.join(format!("arc/{}.lis{packed}", self.of_thesis)));
+        files.into_iter().find(|file| file.is_file())
+    }
+
+    /// The name of what is replayed.
+    fn name(&self, args: &Args) -> &'static str {
+        if self.of_thesis(args).is_some() { self.of_thesis } else { self.name }
+    }
+
     /// Its first requests.
     pub fn requests(&self, args: &Args, most: usize) -> Result<Vec<u64>, Failed> {
         let Some(file) = self.file else {
             let (keys, skew, count) = ZIPF;
             return Ok(Zipf::new(keys, skew).draw(count.min(most), 1));
         };
-        let path = args.traces.join(file);
+        let path = self.of_thesis(args).unwrap_or_else(|| args.traces.join(file));
         requests::read(&path, most).map_err(|error| format!("{}: {error}", path.display()).into())
     }
 
@@ -67,7 +80,7 @@ impl Trace {
     pub fn test(&self, args: &Args, most: usize, part: usize) -> Result<Test, Failed> {
         let requests = self.requests(args, most)?;
         let keys = requests.iter().collect::<HashSet<_>>().len();
-        Ok(Test { name: format!("{} 1/{part}", self.name), requests, capacity: (keys / part).max(1) })
+        Ok(Test { name: format!("{} 1/{part}", self.name(args)), requests, capacity: (keys / part).max(1) })
     }
 }
 
@@ -83,7 +96,7 @@ pub fn table(args: &Args) -> Result<Data, Failed> {
             csv,
             "{},{},{},{keys},{ratio:.2},{median:.0},{mean:.0},{deviation:.0},{:.2}",
             trace.of_thesis,
-            trace.name,
+            trace.name(args),
             requests.len(),
             deviation / mean
         )?;

@@ -53,7 +53,7 @@ impl std::str::FromStr for Workload {
 pub struct Options {
     #[command(flatten)]
     pub programs: Programs,
-    /// Which of forebay, redis, memcached.
+    /// Which of forebay, redis, valkey, memcached.
     #[arg(long, value_delimiter = ',', default_values = ["forebay", "redis", "memcached"])]
     pub peers: Vec<Peer>,
     /// Which of get, get-miss, mget, hgetall, set, hset, exec, latency. With a disk only those that write are run, and

@@ -125,7 +125,29 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// An entry expires so long after its key came in: [`Lifetime::since_creation`].
+    /// An entry expires so long after its key came in: [`Lifetime::since_creation`]. A listener is told so.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex, atomic::{AtomicU64, Ordering}};
+    /// use std::time::Duration;
+    /// use forebay_cache::{Cache, Cause};
+    ///
+    /// let (seconds, left) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    /// let (clock, log) = (seconds.clone(), left.clone());
+    /// let cache = Cache::builder()
+    ///     .capacity(10)
+    ///     .time_from_creation(Duration::from_secs(60))
+    ///     .clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)))
+    ///     .listener(move |key: &&'static str, value: &i32, cause| log.lock().unwrap().push((*key, *value, cause)))
+    ///     .build();
+    /// cache.insert("a", 1);
+    /// seconds.store(50, Ordering::Relaxed);
+    /// cache.insert("a", 2);
+    /// seconds.store(61, Ordering::Relaxed);
+    /// assert_eq!(cache.get("a"), None, "another value does not prolong it");
+    /// cache.run_pending();
+    /// assert_eq!(*left.lock().unwrap(), [("a", 1, Cause::Replaced), ("a", 2, Cause::Expired)]);
+    /// ```
     pub fn time_from_creation(mut self, time: Duration) -> Self {
         self.lifetime.since_creation = Some(time);
         self

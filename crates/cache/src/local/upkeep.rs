@@ -40,6 +40,13 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
 
     /// Removes everything, shard after shard: what is inserted meanwhile may stay. A load that is under way is not
     /// stored.
+    ///
+    /// ```
+    /// let cache = forebay_cache::Cache::new(10);
+    /// cache.insert(1, 1);
+    /// cache.clear();
+    /// assert_eq!((cache.len(), cache.get(&1)), (0, None));
+    /// ```
     pub fn clear(&self) {
         self.flights.outdate_all();
         self.entries.clear();
