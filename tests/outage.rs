@@ -86,6 +86,8 @@ mod tables;
 mod takeover;
 #[path = "outage/together.rs"]
 mod together;
+#[path = "outage/tracked.rs"]
+mod tracked;
 #[path = "outage/versions.rs"]
 mod versions;
 #[path = "outage/warm.rs"]

@@ -11,6 +11,8 @@ mod leased;
 mod outside;
 #[path = "common/postgres.rs"]
 mod postgres;
+#[path = "postgres/tracked.rs"]
+mod tracked;
 #[path = "postgres/warm.rs"]
 mod warm;
 #[path = "postgres/wide.rs"]

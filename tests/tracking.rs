@@ -9,6 +9,7 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use common::process::Forebay;
 use common::{Connection, start_redis};
@@ -123,7 +124,14 @@ const WRITES: &[&str] = &[
     "SETNX a 1",
     "GETDEL c",
     "UNLINK h",
+    "SET a 1 PX 1000000",
+    "SET b 1 EX 1000",
+    "EXPIRE a -1",
+    "PEXPIREAT b 1",
 ];
+/// What a transaction of several writes has, a few of it at a time.
+const OF_SEVERAL: &[&str] =
+    &["SET a 1", "DEL a b", "MSET a 1 c 2", "INCR n", "HSET h f 1", "LPUSH l x", "EXPIRE b -1", "SET b 1 PX 1000000"];
 const MODES: &[&str] = &[
     "CLIENT TRACKING ON",
     "CLIENT TRACKING ON NOLOOP",
@@ -150,6 +158,22 @@ const MODES: &[&str] = &[
     "CLIENT GETREDIR",
 ];
 
+/// Requests one behind the other, and who sends them.
+fn draw_several(random: &mut fastrand::Rng) -> (usize, Vec<&'static str>) {
+    match random.u32(..6) {
+        0 => (WRITER, vec!["FLUSHDB"]),
+        1 => (READER, vec!["FLUSHDB"]),
+        2 => (DATA, vec!["RESET", "CLIENT TRACKING ON REDIRECT TARGET"]),
+        3 => (TOLD, vec![["UNSUBSCRIBE __redis__:invalidate", "SUBSCRIBE __redis__:invalidate"][random.usize(..2)]]),
+        _ => {
+            let mut requests = vec!["MULTI"];
+            requests.extend((0..random.usize(2..5)).map(|_| OF_SEVERAL[random.usize(..OF_SEVERAL.len())]));
+            requests.push("EXEC");
+            ([WRITER, READER, DATA][random.usize(..3)], requests)
+        }
+    }
+}
+
 /// A request, and who sends it.
 fn draw(random: &mut fastrand::Rng) -> (usize, &'static str) {
     let one = |of: &[&'static str], random: &mut fastrand::Rng| of[random.usize(..of.len())];
@@ -169,10 +193,15 @@ fn case(seed: u64, redis: SocketAddr, forebay: SocketAddr) {
     let (mut redis, mut forebay) = (Side::new(redis), Side::new(forebay));
     let mut said = Vec::new();
     for _ in 0..STEPS {
-        let (from, request) = draw(&mut random);
+        let (mut from, request) = draw(&mut random);
         let asked: Vec<&str> = match (from, random.u32(..10)) {
             (READER, 0) if !request.starts_with("CLIENT") && !request.starts_with("RENAME") => {
                 vec!["MULTI", "GET a", request, "EXEC"]
+            }
+            (_, 1) => {
+                let (by, several) = draw_several(&mut random);
+                from = by;
+                several
             }
             _ => vec![request],
         };
@@ -181,6 +210,43 @@ fn case(seed: u64, redis: SocketAddr, forebay: SocketAddr) {
             let (expected, got) = (redis.ask(from, request), forebay.ask(from, request));
             assert_eq!(got, expected, "FOREBAY_SEED={seed}: {said:#?}");
         }
+    }
+}
+
+/// A key that has expired is told once, whether it is noticed by itself or by the next read.
+#[test]
+fn what_has_expired_is_told_as_redis_tells_it() {
+    let Some(redis) = start_redis() else {
+        eprintln!("NOT RUN: there is no redis-server in the PATH");
+        return;
+    };
+    let forebay = Forebay::start("memory", &[]);
+    for mode in ["CLIENT TRACKING ON", "CLIENT TRACKING ON BCAST", "CLIENT TRACKING ON NOLOOP"] {
+        let mut sides = [redis.address, forebay.address].map(Side::new);
+        for side in &mut sides {
+            for write in ["SET p 1 PX 1500", "SETEX e 2 1", "SET unread 1 PX 1500", "SET stays 1 EX 1000"] {
+                assert_eq!(side.ask(WRITER, write).0, Reply::OK);
+            }
+            assert_eq!(side.ask(READER, mode).0, Reply::OK);
+            for read in ["GET p", "GET e", "GET stays"] {
+                assert_eq!((side.ask(READER, read).0, side.ask(DATA, read).0), (Reply::bulk(b"1"), Reply::bulk(b"1")));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2_500));
+        let told = sides.each_mut().map(|side| {
+            let mut told = vec![Vec::new(); 4];
+            for read in ["GET p", "GET e", "GET unread", "GET stays"] {
+                let (_, more) = side.ask(WRITER, read);
+                told.iter_mut().zip(more).for_each(|(told, more)| told.extend(more));
+            }
+            told.iter_mut().for_each(|told| told.sort());
+            told
+        });
+        assert_eq!(told[1], told[0], "{mode}");
+        let read = vec!["e".to_owned(), "p".to_owned()];
+        assert_eq!(told[1][TOLD], read, "{mode}");
+        let any = mode.ends_with("BCAST").then(|| "unread".to_owned());
+        assert_eq!(told[1][READER], read.into_iter().chain(any).collect::<Vec<_>>(), "{mode}");
     }
 }
 

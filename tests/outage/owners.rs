@@ -29,16 +29,16 @@ const LAST: &str = "another forebay had this database last";
 const NAMES: &str = "SELECT string_agg(convert_from(name, 'UTF8'), ' ' ORDER BY name) FROM forebay.documents";
 
 /// A forebay that is reached over HTTP too, behind a network that can be cut.
-struct First {
+pub struct First {
     server: Server,
     database: String,
-    network: Proxy,
-    forebay: Forebay,
+    pub network: Proxy,
+    pub forebay: Forebay,
     http: String,
 }
 
 impl First {
-    fn start() -> First {
+    pub fn start() -> First {
         let server = Server::start();
         let database = server.database();
         let network = Proxy::to_postgres(server.address());
@@ -48,12 +48,12 @@ impl First {
         First { server, database, network, forebay, http }
     }
 
-    fn second(&self) -> Forebay {
+    pub fn second(&self) -> Forebay {
         start(&self.server, &self.database, &[])
     }
 
     /// Waits for what takes no request of a client's.
-    fn is_fenced(&self) {
+    pub fn is_fenced(&self) {
         let began = Instant::now();
         loop {
             let answer = http(&self.http, "/readyz");

@@ -139,6 +139,33 @@ async fn nothing_stays_noted_when_no_client_tracks() {
     assert_eq!(told(&mut peer).await, "");
 }
 
+/// The two cases on scripts of Valkey's `tracking.tcl`: only what a script reads is noted.
+#[cfg(feature = "lua")]
+#[tokio::test]
+async fn what_a_script_reads_is_noted() {
+    let shared = server(|_| {});
+    let (mut peer, mut other) = (tracking(&shared, "").await, tracking(&shared, " NOLOOP").await);
+    other.say("MSET key1 1 key2 1").await;
+    let named = ">2|$10|invalidate|*1|$4|key2|";
+    for (eval, writes, read) in
+        [("EVAL", "key3 bar", false), ("EVAL", "", true), ("EVAL_RO", "", false), ("EVAL_RO", "", true)]
+    {
+        let script = match (read, writes) {
+            (true, _) => "redis.call('get','key2')".to_owned(),
+            (false, "") => "redis.call('ping')".to_owned(),
+            (false, _) => "redis.call('set','key3','bar')".to_owned(),
+        };
+        assert_eq!(peer.say(&format!("{eval} {script} 3 key1 key2 key3")).await, "_|", "{eval} {script}");
+        other.say("MSET key1 2 key2 2 key3 2").await;
+        assert_eq!(told(&mut peer).await, if read { named } else { "" }, "{eval} {script}");
+    }
+    // With NOLOOP a client is not told of what its script writes.
+    other.say("SET key1 1").await;
+    assert_eq!(other.say("GET key1").await, "$1|1|");
+    assert_eq!(other.say("EVAL return(redis.call('set','key1','2')) 1 key1").await, "+OK|");
+    assert_eq!((told(&mut other).await, other.say("GET key1").await), (String::new(), "$1|2|".to_owned()));
+}
+
 /// As in Redis: CLIENT REPLY leaves out replies, not what is told. What confirms a subscription is told.
 #[tokio::test]
 async fn a_subscription_is_confirmed_without_replies() {

@@ -133,6 +133,7 @@ impl Inner {
         let mut state = self.state();
         let now = self.runtime.elapsed();
         if self.fenced().is_some() {
+            self.drop_fenced(&mut state);
             return Step::Wait(None, state.next_change());
         }
         self.drop_stale(&mut state, now);

@@ -121,6 +121,8 @@ pub(super) struct State {
     pub(super) suspects_rest: bool,
     /// All that is cached was given up for being older than allowed.
     pub(super) stale_dropped: bool,
+    /// Likewise since another owner has the store.
+    pub(super) fenced_dropped: bool,
     invalid: Option<Outside>,
     /// Documents that are in the store as they were shown: key, version shown, version there.
     restamped: Vec<(Key, Version, Version)>,
@@ -176,6 +178,7 @@ impl State {
             hurried: false,
             suspects_rest: false,
             stale_dropped: false,
+            fenced_dropped: false,
             invalid: None,
             restamped: Vec::new(),
             doubted: 0,

@@ -53,6 +53,11 @@ impl Waiting {
         if self.everything {
             return;
         }
+        let list = prefix.map_or(Some(&self.keys), |prefix| self.broadcast.get(&prefix));
+        // What is dropped from the cache twice is told once.
+        if list.and_then(|list| list.last()) == Some(&key) {
+            return;
+        }
         self.bytes += size_of::<Key>() + key.heap_bytes();
         if prefix.is_some_and(|prefix| !self.broadcast.contains_key(&prefix)) {
             self.bytes += PREFIX_BYTES;

@@ -45,7 +45,7 @@ impl Inner {
         let mut slept = self.runtime.sleep(WAIT_MAX);
         let (mut may_wait, mut held) = (true, false);
         loop {
-            if let Some(Unavailable(why)) = self.fenced() {
+            if let Some(Unavailable(why)) = self.found_fenced() {
                 return vec![CommitOutcome::Unavailable(why); group.len()];
             }
             if let Some(overtaken) = group.iter().find_map(|commit| self.read_before(&self.state(), commit)) {

@@ -94,7 +94,7 @@ impl Gate {
 impl Inner {
     /// A store that is there is given some time to take what is buffered where that is in the way.
     pub(super) async fn get(&self, keys: &[Key], bytes_max: usize, asker: Asker) -> Result<Vec<Read>, ReadError> {
-        if let Some(fenced) = self.fenced() {
+        if let Some(fenced) = self.found_fenced() {
             return Err(fenced.into());
         }
         let wait = if asker == Asker::Client { WAIT_MAX } else { Duration::ZERO };
@@ -381,7 +381,7 @@ impl Inner {
 
     /// Refuses what only the store can answer while it is away.
     pub(super) fn check_up(&self, what: &str) -> Result<(), Unavailable> {
-        if let Some(fenced) = self.fenced() {
+        if let Some(fenced) = self.found_fenced() {
             return Err(fenced);
         }
         let state = self.state();

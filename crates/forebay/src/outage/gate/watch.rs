@@ -10,6 +10,7 @@ use super::Inner;
 use crate::error::Unavailable;
 use crate::mutation::{self, Fault};
 use crate::outage::mode::Mode;
+use crate::outage::state::State;
 use crate::store::{Doubt, Outside};
 
 /// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass
@@ -72,6 +73,23 @@ impl Inner {
             Doubt::Unwatched => state.buffer.doubt_those(|key| self.store.unwatched_place(key.borrow()).is_some()),
         }
         self.doubts.store(state.buffer.last_doubt(), Ordering::SeqCst);
+    }
+
+    /// Another owner has the store: what is cached is of no use here any more. Those who keep copies elsewhere are told
+    /// by that.
+    pub(in crate::outage) fn drop_fenced(&self, state: &mut State) {
+        if !state.fenced_dropped {
+            state.fenced_dropped = true;
+            state.invalidate_all();
+            self.settle(state);
+        }
+    }
+
+    /// As [`Inner::fenced`], which is acted on where it is found first. Not for those who have the state.
+    pub(super) fn found_fenced(&self) -> Option<Unavailable> {
+        let fenced = self.fenced()?;
+        self.drop_fenced(&mut self.state());
+        Some(fenced)
     }
 
     /// Has the store look its tables up again, unless something waits for it: that has its place by the tables as they
