@@ -30,6 +30,32 @@ pub enum Leases {
     },
 }
 
+/// What an application asks of its copies beside the least cost: shares of the reads of one document, as they are
+/// expected under leases that are used to the end. Where stale copies are given up earlier, less is stale.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// At least so many find a fresh copy, or none is kept.
+    pub fresh_min: f64,
+    /// At most so many find a stale copy.
+    pub stale_max: f64,
+}
+
+impl Default for Bounds {
+    /// None.
+    fn default() -> Bounds {
+        Bounds { fresh_min: 0.0, stale_max: 1.0 }
+    }
+}
+
+impl Bounds {
+    /// The longest lease of at most `length` that keeps them; `None`: no copy is kept.
+    pub fn within(self, gaps: Gaps, length: f64) -> Option<f64> {
+        let length = if self.stale_max < 1.0 { length.min(gaps.until_stale(self.stale_max)) } else { length };
+        let is_fresh = self.fresh_min <= 0.0 || gaps.fresh_hit_rate(length) >= self.fresh_min;
+        (is_fresh && length > 0.0).then_some(length)
+    }
+}
+
 /// Reads that Algorithm 1 tries at most.
 const COUNTED_MAX: u32 = 100_000;
 
@@ -37,14 +63,13 @@ impl Leases {
     /// The length of a lease in seconds; `None`: no copy is kept. `gap` is the mean time between reads, if it is known,
     /// and `writes` how often others write in a second; `chance` is drawn from 0 to 1.
     pub fn length(self, gap: Option<f64>, writes: f64, chance: f64) -> Option<f64> {
-        let write = 1.0 / writes.max(f64::MIN_POSITIVE);
-        let gaps = Gaps { read: gap.unwrap_or(write / 10.0).max(1e-6), write };
+        let gaps = Gaps::estimated(gap, writes);
         match self {
             Leases::None => None,
             Leases::Endless => Some(f64::INFINITY),
             Leases::Fixed(length) => Some(length * (0.5 + chance / 2.0)),
             Leases::Chance(of_a_write) => Some(gaps.until_written(of_a_write)),
-            Leases::Mean => Some(write),
+            Leases::Mean => Some(gaps.write),
             Leases::Paper => Some(gaps.by_counting(COUNTED_MAX).1),
             Leases::Cheapest { verdict, abort, length_max, least } => {
                 let term = gaps.term(verdict, abort);
@@ -72,6 +97,27 @@ mod tests {
         let tenth = length(Leases::Chance(0.1)).unwrap_or_default();
         assert!((1.0 - (-tenth / 0.019).exp() - 0.1).abs() < 1e-12, "{tenth}");
         assert!(length(CHEAPEST).is_some_and(|length| length < 0.006), "aborts cost");
+    }
+
+    #[test]
+    fn bounds_shorten_leases_or_refuse_copies() {
+        let gaps = Gaps { read: 1.0, write: 19.0 };
+        assert_eq!(Bounds::default().within(gaps, f64::INFINITY), Some(f64::INFINITY));
+        for stale_max in [1e-6, 0.01, 0.12, 0.5, 0.99] {
+            let longest = Bounds { stale_max, ..Bounds::default() }.within(gaps, 1e9).unwrap_or_default();
+            assert!((gaps.stale_hit_rate(longest) - stale_max).abs() < 1e-9, "{stale_max}: {longest}");
+        }
+        let at_most = |stale_max, length| Bounds { stale_max, ..Bounds::default() }.within(gaps, length);
+        assert_eq!((at_most(0.5, 2.0), at_most(0.0, 2.0)), (Some(2.0), None));
+        // At best 0.735 of the reads find a fresh copy there, with a lease of 6.
+        let at_least = |fresh_min, length| Bounds { fresh_min, ..Bounds::default() }.within(gaps, length);
+        assert_eq!((at_least(0.73, 6.0), at_least(0.74, 6.0), at_least(0.73, 60.0)), (Some(6.0), None, None));
+        // What is never written, as far as is known, meets both.
+        for writes in [0.0, f64::MIN_POSITIVE] {
+            let unwritten = Gaps::estimated(Some(1.0), writes);
+            let bounds = Bounds { fresh_min: 0.98, stale_max: 0.001 };
+            assert_eq!(bounds.within(unwritten, 60.0), Some(60.0));
+        }
     }
 
     #[test]

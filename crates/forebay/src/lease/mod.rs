@@ -14,6 +14,6 @@ pub mod rates;
 pub mod term;
 
 pub use admission::{Popular, ReadRates};
-pub use leases::Leases;
+pub use leases::{Bounds, Leases};
 pub use rates::{ReadGap, WriteRates};
 pub use term::{Gaps, Rule, Term};

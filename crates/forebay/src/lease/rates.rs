@@ -208,7 +208,7 @@ mod tests {
             let expected = (rate * seen + 1.0) / (seen + PRIOR_GAP_S);
             let sigma = (rate * seen / 2.0).sqrt() / (seen + PRIOR_GAP_S);
             let found = rates.rate(1, 9, seconds);
-            assert!((found - expected).abs() < 3.5 * sigma, "{found} of {expected} by {sigma}");
+            assert!((found - expected).abs() < 3.0 * sigma, "{found} of {expected} by {sigma}");
         }
     }
 

@@ -43,6 +43,12 @@ pub struct Term {
 }
 
 impl Gaps {
+    /// Of estimates: the mean time between reads, if it is known, and how often others write in a second.
+    pub fn estimated(gap: Option<f64>, writes: f64) -> Gaps {
+        let write = 1.0 / writes.max(f64::MIN_POSITIVE);
+        Gaps { read: gap.unwrap_or(write / 10.0).max(1e-6), write }
+    }
+
     /// The share of reads that find a copy, fresh or stale, under leases of `length`.
     pub fn hit_rate(self, length: f64) -> f64 {
         if length.is_infinite() { 1.0 } else { length / (self.read + length) }
@@ -84,6 +90,26 @@ impl Gaps {
     /// The length of a lease in which a write falls by that chance.
     pub fn until_written(self, chance: f64) -> f64 {
         -self.write * (-chance).ln_1p()
+    }
+
+    /// The longest lease under which at most the share `most` of the reads finds a stale copy. That share rises with
+    /// the length, from 0 to 1.
+    pub fn until_stale(self, most: f64) -> f64 {
+        if most <= 0.0 {
+            return 0.0;
+        }
+        let (mut low, mut high) = (0.0, self.read);
+        while self.stale_hit_rate(high) < most {
+            (low, high) = (high, 2.0 * high);
+            if high.is_infinite() {
+                return high;
+            }
+        }
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if self.stale_hit_rate(middle) <= most { low = middle } else { high = middle }
+        }
+        low
     }
 
     /// The length at which the fresh hit rate is greatest: the paper's objective.
