@@ -287,6 +287,8 @@ pub async fn what_can_not_be_is_said() {
         (Options::new(&address).connections_max(0), "option connections_max: without a connection"),
         (Options::new(&address).attempts_max(0), "option attempts_max: a transaction runs at least once"),
         (Options::new(&address).policy("newest"), "option policy: "),
+        (Options::new(&address).fresh_min(1.5), "option fresh_min: it is a share of the reads"),
+        (Options::new(&address).stale_max(f64::NAN), "option stale_max: it is a share of the reads"),
         (Options::new(&address).user("x").password("x"), "the server refused HELLO: WRONGPASS"),
         (Options::new("127.0.0.1:1"), "can't connect to 127.0.0.1:1: "),
         (Options::new("nowhere"), "can't connect to nowhere: "),
@@ -347,4 +349,46 @@ async fn a_request_that_is_given_up_is_sent_by_those_that_wait() {
     let ((), seen) = tokio::join!(gives_up, read(&session, &["a"]));
     assert_eq!(seen, [None]);
     assert_eq!(client.statistics().missed, 1);
+}
+
+/// All connections of one client say whose they are, so that its own writes are not taken for others'.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_one_client_say_so() {
+    let forebay = Forebay::start("memory", &[]);
+    let (mut monitor, mut other) = (Connection::new(forebay.address), Connection::new(forebay.address));
+    assert_eq!(monitor.call(&["MONITOR"]), Reply::Simple("OK".into()));
+    let client = connect(forebay.address).await;
+    let at_once = (0..8).map(|n| {
+        let (client, key) = (client.clone(), format!("k{n}"));
+        tokio::spawn(async move { add(&client, &key).await })
+    });
+    for task in at_once.collect::<Vec<_>>() {
+        task.await.expect("it ends").expect("it commits");
+    }
+    other.call(&["ECHO", "over"]);
+    let mut ids = Vec::new();
+    loop {
+        let Reply::Simple(line) = monitor.receive() else { panic!("MONITOR shows lines") };
+        let words: Vec<&str> = line.split('"').collect();
+        match words.get(1).map(|name| name.to_ascii_lowercase()).as_deref() {
+            Some("echo") => break,
+            Some("lease") if words[3].eq_ignore_ascii_case("client") => ids.push(words[5].to_owned()),
+            _ => {}
+        }
+    }
+    assert!(ids.len() > 1 && ids[0].len() == 32 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    // Leases that a client wants shorter, or none.
+    let written = async |options: Options| {
+        let client = options.connect().await.expect("it listens");
+        for _ in 0..5 {
+            read(&client, &["k0"]).await;
+        }
+        (client.statistics().fresh, client.statistics().lease_mean)
+    };
+    let options = || Options::new(forebay.address.to_string());
+    let (fresh, mean) = written(options()).await;
+    let (bound, shorter) = written(options().stale_max(0.001)).await;
+    let (none, never) = written(options().stale_max(0.0)).await;
+    assert!(fresh == 4 && bound > 0 && none == 0, "{fresh} {bound} {none}");
+    assert!(mean > shorter && shorter > never && never.is_zero(), "{mean:?} {shorter:?} {never:?}");
 }

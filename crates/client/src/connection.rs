@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use forebay_protocol::{Reply, ReplyDecoder, ReplyLimits, encode_command};
 
 use crate::answer::error_of;
-use crate::error::Error;
+use crate::error::{CommitId, Error};
 use crate::ground::Ground;
 use crate::options::{Options, Secret};
 use crate::wire::Wire;
@@ -78,8 +78,13 @@ impl Connection {
             Some(Secret(password)) => hello.add(&["HELLO", "3", "AUTH", &options.user, password]),
         }
         hello.add(&["SELECT", &options.space.to_string()]);
+        let needed = hello.count;
+        // So that what it writes over another of its connections does not count as others'. It goes on without.
+        if let Some(id) = options.id {
+            hello.add(&["LEASE", "CLIENT", &CommitId(id).to_string()]);
+        }
         let replies = connection.ask(&hello).await.map_err(|Broken(why)| failed(why))?;
-        match replies.iter().find_map(error_of) {
+        match replies.iter().take(needed).find_map(error_of) {
             Some(reply) => Err(Error::Refused { what: "HELLO", reply }),
             None => Ok(connection),
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay::key::Key;
-use forebay::lease::{Leases, ReadGap};
+use forebay::lease::{Bounds, Gaps, Leases, ReadGap};
 use forebay::value::Value;
 use forebay::version::Version;
 use forebay_cache::{Cache, Op};
@@ -89,6 +89,7 @@ pub struct Wanted {
 pub struct Copies {
     cache: Cache<Key, Arc<Copy>>,
     leases: Leases,
+    bounds: Bounds,
     admission: Admission,
     ground: Ground,
     began: Instant,
@@ -144,12 +145,12 @@ impl Copy {
 impl Copies {
     /// An empty cache as `options` want it.
     pub fn new(options: &Options, counts: Arc<Counts>) -> Result<Copies, Error> {
-        let Options { cache_bytes, policy, leases, ground, .. } = options.clone();
+        let Options { cache_bytes, policy, leases, bounds, ground, .. } = options.clone();
         let weight = |key: &Key, copy: &Arc<Copy>| key.heap_bytes() + copy.bytes();
         let cache = Cache::builder().capacity(cache_bytes).weigher(weight).policy(&policy)?.build();
         let admission = Admission::new(options);
         let (began, incarnation, latest) = (ground.now(), AtomicU64::new(0), Mutex::new(None));
-        Ok(Copies { cache, leases, admission, ground, began, incarnation, latest, counts })
+        Ok(Copies { cache, leases, bounds, admission, ground, began, incarnation, latest, counts })
     }
 
     fn seconds(&self, at: Instant) -> f64 {
@@ -254,7 +255,9 @@ impl Copies {
 
     fn length(&self, key: &Key, copy: &Copy, now_s: f64) -> Duration {
         let gap = copy.used().gap.gap().or_else(|| self.admission.gap(key, now_s));
-        let length = self.leases.length(gap, copy.writes, self.ground.fraction()).unwrap_or(0.0);
+        let length = self.leases.length(gap, copy.writes, self.ground.fraction());
+        let within = length.and_then(|length| self.bounds.within(Gaps::estimated(gap, copy.writes), length));
+        let length = within.unwrap_or(0.0);
         let length = Duration::try_from_secs_f64(length).unwrap_or(LEASE_MAX).min(LEASE_MAX);
         if !length.is_zero() {
             self.counts.lease(length);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::key::SPACES;
-use forebay::lease::Leases;
+use forebay::lease::{Bounds, Leases};
 use rustls::ClientConfig;
 
 use crate::client::Client;
@@ -44,6 +44,9 @@ pub struct Options {
     pub(crate) reply_time_max: Duration,
     pub(crate) reply_bytes_max: usize,
     pub(crate) ground: Ground,
+    /// What all its connections say who they are.
+    pub(crate) id: Option<u128>,
+    pub(crate) bounds: Bounds,
 }
 
 impl Options {
@@ -65,6 +68,8 @@ impl Options {
             reply_time_max: Duration::from_secs(10),
             reply_bytes_max: 256 << 20,
             ground: Ground::default(),
+            id: None,
+            bounds: Bounds::default(),
         }
     }
 
@@ -123,6 +128,20 @@ impl Options {
         self
     }
 
+    /// Keeps a copy only where at least this share of the document's reads is expected to find a fresh one, from 0 to
+    /// 1; 0 without this.
+    pub fn fresh_min(mut self, share: f64) -> Options {
+        self.bounds.fresh_min = share;
+        self
+    }
+
+    /// Ends leases so early that at most this share of a document's reads is expected to find a stale copy, from 0 to
+    /// 1; 1 without this. It is an estimate, and bounds aborts; how old a read may be, [`Options::level`] says.
+    pub fn stale_max(mut self, share: f64) -> Options {
+        self.bounds.stale_max = share;
+        self
+    }
+
     /// How new transactions' reads have to be; [`Level::Session`] without this.
     pub fn level(mut self, level: Level) -> Options {
         self.level = level;
@@ -170,7 +189,14 @@ impl Options {
         if self.popular.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
             return wrong("popular", "it is a share; choose one from 0 to 1");
         }
-        Client::open(self).await
+        let Bounds { fresh_min, stale_max } = self.bounds;
+        for (name, share) in [("fresh_min", fresh_min), ("stale_max", stale_max)] {
+            if !(0.0..=1.0).contains(&share) {
+                return wrong(name, "it is a share of the reads; choose one from 0 to 1");
+            }
+        }
+        let id = self.ground.id().ok();
+        Client::open(Options { id, ..self }).await
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the server tells caches in applications of its documents beside what they hold: how often others write them.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use forebay::cache::{Cache, Changed};
 use forebay::key::KeyRef;
@@ -16,8 +17,33 @@ const SHARDS: usize = 16;
 pub struct Leases {
     counts: AtomicBool,
     shards: [Mutex<WriteRates>; SHARDS],
+    clients: Clients,
     runtime: Runtime,
     cache: Cache,
+}
+
+/// As whom the writes of connections count that are one client's.
+#[derive(Default)]
+struct Clients {
+    any: AtomicBool,
+    by_connection: RwLock<HashMap<u32, u32>>,
+}
+
+impl Clients {
+    /// The writer that a connection's writes count for: itself, unless it has said whose it is.
+    fn writer(&self, connection: u32) -> u32 {
+        if !self.any.load(Ordering::Relaxed) {
+            return connection;
+        }
+        let by_connection = self.by_connection.read().unwrap_or_else(PoisonError::into_inner);
+        by_connection.get(&connection).copied().unwrap_or(connection)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut HashMap<u32, u32>)) {
+        let mut by_connection = self.by_connection.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut by_connection);
+        self.any.store(!by_connection.is_empty(), Ordering::Relaxed);
+    }
 }
 
 impl Leases {
@@ -25,7 +51,26 @@ impl Leases {
     pub fn new(documents_max: usize, runtime: Runtime, cache: Cache) -> Leases {
         let of_shard = documents_max.div_ceil(SHARDS);
         let shards = std::array::from_fn(|_| Mutex::new(WriteRates::new(of_shard, 0.0)));
-        Leases { counts: AtomicBool::new(false), shards, runtime, cache }
+        Leases { counts: AtomicBool::new(false), shards, clients: Clients::default(), runtime, cache }
+    }
+
+    /// The connection is one of those of the client `id`. Where two ids share a writer, each one's writes are taken for
+    /// the other's own: leases are too long then, and wrong they never are.
+    pub fn join(&self, connection: u32, id: u128) {
+        // Connections are counted from 1.
+        let writer = (id ^ id >> 32 ^ id >> 64 ^ id >> 96) as u32 | 1 << 31;
+        self.clients.change(|by_connection| {
+            by_connection.insert(connection, writer);
+        });
+    }
+
+    /// The connection has ended, or says no more whose it is.
+    pub fn leave(&self, connection: u32) {
+        if self.clients.any.load(Ordering::Relaxed) {
+            self.clients.change(|by_connection| {
+                by_connection.remove(&connection);
+            });
+        }
     }
 
     fn now_s(&self) -> f64 {
@@ -43,7 +88,7 @@ impl Leases {
         if !self.counts.load(Ordering::Relaxed) {
             return;
         }
-        let (hash, now_s) = (key.borrow().hash64(), self.now_s());
+        let (hash, now_s, by) = (key.borrow().hash64(), self.now_s(), self.clients.writer(by));
         let (before, after) = {
             let mut rates = self.shard(hash);
             let before = rates.len();
@@ -55,9 +100,9 @@ impl Leases {
         }
     }
 
-    /// How often others than `client` write each of `keys`, per second.
-    pub fn rates<'k>(&self, keys: impl Iterator<Item = KeyRef<'k>>, client: u32) -> SmallVec<[f64; 4]> {
-        let now_s = self.now_s();
+    /// How often others than the client of `connection` write each of `keys`, per second.
+    pub fn rates<'k>(&self, keys: impl Iterator<Item = KeyRef<'k>>, connection: u32) -> SmallVec<[f64; 4]> {
+        let (now_s, client) = (self.now_s(), self.clients.writer(connection));
         if !self.counts.load(Ordering::Relaxed) {
             for shard in &self.shards {
                 let mut rates = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -195,6 +195,7 @@ impl Session {
         self.notify(false);
         self.track(None);
         self.subscribe(false);
+        self.shared.leases.leave(self.client.id as u32);
         self.identify(None);
         self.client.names().name.clear();
         self.publish_state();
@@ -469,6 +470,7 @@ impl Drop for Session {
         self.notify(false);
         self.subscribe(false);
         self.shared.trackers.leave(&self.client, &self.shared.attention);
+        self.shared.leases.leave(self.client.id as u32);
         self.pending.flush(&self.shared.tally);
         self.open.drop_transaction(&self.shared);
     }

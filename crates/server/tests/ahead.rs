@@ -56,6 +56,28 @@ async fn filled(policy: &str) -> (Arc<Counting>, Arc<Shared>) {
     (store.clone(), server_with(store, policy, 2, |_| {}))
 }
 
+/// What one LEASE GET misses is fetched in one round trip, and what is cached in none.
+#[tokio::test]
+async fn a_lease_get_reads_the_store_once() {
+    let (store, shared) = filled("s3-fifo").await;
+    let mut peer = Peer::new(&shared);
+    let keys: Vec<String> = (0..10).map(|number| format!("k:{number}")).collect();
+    let mut asked = 0;
+    for (request, reads) in [
+        ("LEASE GET 2 k:0 k:1".to_owned(), 1),
+        // Some are cached, one is there twice, and one is absent.
+        (format!("LEASE GET 12 {} k:3 none", keys.join(" ")), 1),
+        (format!("LEASE GET 10 {}", keys.join(" ")), 0),
+        (format!("LEASE GET 10 {} HAVE 1-1 1-2", keys.join(" ")), 0),
+    ] {
+        let said = peer.say(&request).await;
+        assert!(said.contains("|v0|") || said.contains("+same"), "{said}");
+        let now = store.reads.load(Ordering::SeqCst);
+        assert_eq!(now - asked, reads, "{request}");
+        asked = now;
+    }
+}
+
 /// Ten misses in one batch: in front of the first stands `front`, and before each `before`, which answer `+OK`. How
 /// often the store was read.
 async fn reads_of(policy: &str, prepared: &str, front: &str, before: &str) -> u64 {

@@ -1,6 +1,8 @@
 //! LEASE GET and LEASE CHECK over the wire: what they answer, what they refuse, and that a refused check never ends in
 //! a commit.
 
+#[path = "leases/hits.rs"]
+mod hits;
 mod support;
 
 use forebay::mutation::{self, Fault};
@@ -102,6 +104,38 @@ async fn others_writes_are_counted() {
     let [all, own] = [rate(Peer::new(&shared).say("LEASE GET 1 a").await), rate(peer.say("LEASE GET 1 a").await)];
     assert!(all > 1.5 * own && own > 5.0 * none, "{all} {own} {none}");
     assert!(rate(other.say("LEASE GET 1 b").await) <= none, "it is the only one that writes it");
+}
+
+/// Connections that say whose they are: what their client writes over another of them is no other's.
+#[tokio::test]
+async fn connections_of_one_client_are_one_writer() {
+    let shared = server(|_| {});
+    let rate = |said: String| said.split('|').rev().nth(2).unwrap().parse::<f64>().unwrap();
+    let [mut one, mut two, mut other] = [(); 3].map(|()| Peer::new(&shared));
+    let id = "00000000-0000-0000-0000-000000000007";
+    for peer in [&mut one, &mut two] {
+        assert_eq!(peer.say(&format!("LEASE CLIENT {id}")).await, "+OK|");
+    }
+    other.say("LEASE CLIENT 00000000-0000-0000-0000-000000000008").await;
+    let none = rate(one.say("LEASE GET 1 a").await);
+    for n in 0..30 {
+        two.say(&format!("SET a {n}")).await;
+    }
+    let [own, others] = [rate(one.say("LEASE GET 1 a").await), rate(other.say("LEASE GET 1 a").await)];
+    assert!(own <= none && others > 5.0 * none, "{own} {others} {none}");
+    // What is not said counts by connection, as it does after RESET.
+    two.say("RESET").await;
+    for n in 0..30 {
+        two.say(&format!("SET b {n}")).await;
+    }
+    let [others, own] = [rate(one.say("LEASE GET 1 b").await), rate(two.say("LEASE GET 1 b").await)];
+    assert!(own <= none && others > 5.0 * none, "{own} {others} {none}");
+    let refused = "-ERR a client's id is a UUID, or 32 hexadecimal digits|";
+    one.check(&[
+        ("LEASE CLIENT me", refused),
+        ("LEASE CLIENT", "-ERR wrong number of arguments for 'lease|client' command|"),
+    ])
+    .await;
 }
 
 #[tokio::test]

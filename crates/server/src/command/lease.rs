@@ -58,6 +58,14 @@ pub(super) const SUBS: &[Sub] = &[
         flags: &[],
         run: SubRun::Engine(check),
     },
+    Sub {
+        name: "client",
+        syntax: "uuid",
+        summary: "Says that this connection is one of those of the client with this id: their writes count as its own",
+        arity: 3,
+        flags: &[],
+        run: SubRun::Session(client),
+    },
 ];
 
 /// Whether a request is a LEASE CHECK.
@@ -224,6 +232,14 @@ fn no_version(arg: &[u8]) -> Reply {
 fn id_of(frame: Frame<'_>) -> Option<u128> {
     let option = frame.get(2).is_some_and(|option| option.eq_ignore_ascii_case(b"id"));
     frame.get(3).filter(|_| option).and_then(|id| parse_id(id).ok())
+}
+
+fn client(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let Ok(id) = parse_id(frame.arg(2)) else {
+        return Reply::error("ERR a client's id is a UUID, or 32 hexadecimal digits");
+    };
+    session.shared.leases.join(session.client.id as u32, id);
+    Reply::OK
 }
 
 fn check<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
