@@ -115,7 +115,7 @@ nightly: setup deny budgets sanitize fuzz soak ## the long tests too: hours of t
 FIRST ?= 20000
 forever: setup ## simulations without end, until interrupted or a seed fails; it prints how to repeat that
 	@first=$(FIRST); while FOREBAY_SEEDS=$$first..$$((first + 10000)) \
-		cargo test --release --locked -p forebay -p forebay-server --test simulation --test library; \
+		cargo test --release --locked -p forebay -p forebay-server --test simulation --test library --test optimistic; \
 	do first=$$((first + 10000)); done; exit 1
 
 fuzz: setup-run ## inputs that reach new code, FUZZ_SECONDS=60 per target (fuzz/README.md)

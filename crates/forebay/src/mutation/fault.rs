@@ -41,6 +41,8 @@ pub enum Fault {
     LeaseAheadOfPlaced,
     /// It holds as of a clearing that is not over.
     LeaseForgetsClearing,
+    /// All stores in memory are of one incarnation, though none knows what an earlier one held.
+    LivesAlike,
     /// A client that has a leased document is told so although it has expired since.
     HaveIgnoresExpiry,
     /// Caches elsewhere are told of a change before it is visible here.

@@ -1,5 +1,7 @@
 //! The mutation gate: each rule of the protocol is left out once, and the worlds have to notice.
 
+use std::ops::Range;
+
 use forebay::Key;
 use forebay::mutation::{self, Fault};
 use forebay::txn::optimistic::message::{Parties, Stage};
@@ -8,38 +10,39 @@ use forebay::txn::optimistic::{Message, Node, Shard, ShardOptions, Stamp, TxnNam
 use crate::setting::Scenario;
 use crate::world::run;
 
-/// A fault, where it shows, and within how many seeds.
-type Expected = (Fault, Scenario, u64);
+/// A fault, where it shows, and in which seeds. They begin near the first that shows it, so that those which show
+/// nothing are not run each day.
+type Expected = (Fault, Scenario, Range<u64>);
 
 const GATE: &[Expected] = &[
-    (Fault::FreshWhenRead, Scenario::Calm, 400),
-    (Fault::SettledAtDecision, Scenario::Calm, 100),
-    (Fault::LatestReadAssigned, Scenario::Calm, 400),
-    (Fault::FreshnessUnchecked, Scenario::Calm, 100),
-    (Fault::NoFloor, Scenario::Restarts, 100),
-    (Fault::StagedNotReloaded, Scenario::Restarts, 400),
-    (Fault::OldVotesCommit, Scenario::Restarts, 400),
-    (Fault::AboveCeiling, Scenario::Faults, 100),
-    (Fault::WritesIntoClosed, Scenario::Calm, 100),
-    (Fault::ReadsUnguarded, Scenario::Calm, 100),
-    (Fault::HeldUnlisted, Scenario::Calm, 100),
-    (Fault::ReadsForgotten, Scenario::Calm, 400),
-    (Fault::PreparedUnseen, Scenario::Calm, 100),
-    (Fault::GivenUpAlone, Scenario::Restarts, 400),
-    (Fault::SettledUnapplied, Scenario::Restarts, 1000),
-    (Fault::AbortForgotten, Scenario::Faults, 400),
-    (Fault::DecidedTwice, Scenario::Faults, 400),
-    (Fault::AnsweredUndecided, Scenario::Faults, 400),
-    (Fault::NamesReused, Scenario::Faults, 400),
-    (Fault::OlderOverNewer, Scenario::Calm, 100),
-    (Fault::LocalUnchecked, Scenario::Calm, 100),
-    (Fault::ValidatedBelow, Scenario::Calm, 400),
-    (Fault::SessionForgetsWrites, Scenario::Calm, 100),
-    (Fault::SessionForgetsReads, Scenario::Calm, 400),
-    (Fault::RenewedByFailure, Scenario::Calm, 400),
-    (Fault::StaleKept, Scenario::Calm, 100),
-    (Fault::AgeIgnored, Scenario::Calm, 100),
-    (Fault::StrictUnheld, Scenario::Strict, 1000),
+    (Fault::FreshWhenRead, Scenario::Calm, 20..420),
+    (Fault::SettledAtDecision, Scenario::Calm, 5..105),
+    (Fault::LatestReadAssigned, Scenario::Calm, 0..400),
+    (Fault::FreshnessUnchecked, Scenario::Calm, 0..100),
+    (Fault::NoFloor, Scenario::Restarts, 0..100),
+    (Fault::StagedNotReloaded, Scenario::Restarts, 40..440),
+    (Fault::OldVotesCommit, Scenario::Restarts, 5..405),
+    (Fault::AboveCeiling, Scenario::Faults, 0..100),
+    (Fault::WritesIntoClosed, Scenario::Calm, 15..115),
+    (Fault::ReadsUnguarded, Scenario::Calm, 0..100),
+    (Fault::HeldUnlisted, Scenario::Calm, 0..100),
+    (Fault::ReadsForgotten, Scenario::Calm, 0..400),
+    (Fault::PreparedUnseen, Scenario::Calm, 0..100),
+    (Fault::GivenUpAlone, Scenario::Restarts, 0..400),
+    (Fault::SettledUnapplied, Scenario::Restarts, 150..1150),
+    (Fault::AbortForgotten, Scenario::Faults, 25..425),
+    (Fault::DecidedTwice, Scenario::Faults, 10..410),
+    (Fault::AnsweredUndecided, Scenario::Faults, 0..400),
+    (Fault::NamesReused, Scenario::Faults, 0..400),
+    (Fault::OlderOverNewer, Scenario::Calm, 0..100),
+    (Fault::LocalUnchecked, Scenario::Calm, 0..100),
+    (Fault::ValidatedBelow, Scenario::Calm, 0..400),
+    (Fault::SessionForgetsWrites, Scenario::Calm, 0..100),
+    (Fault::SessionForgetsReads, Scenario::Calm, 0..400),
+    (Fault::RenewedByFailure, Scenario::Calm, 0..400),
+    (Fault::StaleKept, Scenario::Calm, 0..100),
+    (Fault::AgeIgnored, Scenario::Calm, 0..100),
+    (Fault::StrictUnheld, Scenario::Strict, 660..1660),
 ];
 
 /// Puts each fault back and panics unless a world is broken within so many seeds that is well without it.
@@ -51,8 +54,8 @@ fn every_rule_is_needed() {
             let _put_back = mutation::put_back(Some(*fault));
             run(seed, *scenario).err().map(|broken| (seed, broken))
         };
-        let Some((seed, broken)) = (0..*seeds).find_map(with_fault) else {
-            missed.push(format!("{fault:?} within {seeds} seeds of {scenario:?}"));
+        let Some((seed, broken)) = seeds.clone().find_map(with_fault) else {
+            missed.push(format!("{fault:?} within seeds {seeds:?} of {scenario:?}"));
             continue;
         };
         if let Err(without) = run(seed, *scenario) {
