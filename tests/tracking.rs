@@ -163,8 +163,7 @@ fn draw_several(random: &mut fastrand::Rng) -> (usize, Vec<&'static str>) {
     match random.u32(..6) {
         0 => (WRITER, vec!["FLUSHDB"]),
         1 => (READER, vec!["FLUSHDB"]),
-        2 => (DATA, vec!["RESET", "CLIENT TRACKING ON REDIRECT TARGET"]),
-        3 => (TOLD, vec![["UNSUBSCRIBE __redis__:invalidate", "SUBSCRIBE __redis__:invalidate"][random.usize(..2)]]),
+        2 => (TOLD, vec![["UNSUBSCRIBE __redis__:invalidate", "SUBSCRIBE __redis__:invalidate"][random.usize(..2)]]),
         _ => {
             let mut requests = vec!["MULTI"];
             requests.extend((0..random.usize(2..5)).map(|_| OF_SEVERAL[random.usize(..OF_SEVERAL.len())]));

@@ -1,5 +1,5 @@
-//! Clients that keep what they read (CLIENT TRACKING) are told when what they were shown is not to be: a write that an
-//! operator drops, and a database that another forebay has taken.
+//! Clients that keep what they read (CLIENT TRACKING) are told when what they were shown is not to be. An operator
+//! drops a write, or another forebay has taken the database.
 
 use forebay_protocol::Reply;
 

@@ -1,5 +1,5 @@
-//! Leases by estimated rates: how many fresh hits they lose beside leases by the rates as they are, where these stay,
-//! drift, or come in bursts.
+//! Leases by estimated rates: how many fresh hits they lose beside leases by the rates as they are. These stay, drift,
+//! or come in bursts.
 
 use std::f64::consts::TAU;
 

@@ -1,5 +1,5 @@
-//! The rule that forebay uses beside the best lease that trying finds, in the process that the rule is made for: each
-//! read is validated, and its verdict comes a while later.
+//! The rule that forebay uses, beside the best lease that trying finds. Each read is validated, and its verdict comes a
+//! while later.
 
 use std::collections::VecDeque;
 
