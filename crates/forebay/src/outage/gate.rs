@@ -121,7 +121,7 @@ impl Gate {
             let ties = pending.buffered.ties(settings.lanes, &*store);
             buffer.restore(pending, ties);
         }
-        buffer.read_anew(|version| store.as_read_now(version));
+        buffer.read_anew(|key, version| store.as_read_now(key, version));
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         state.tickets = Tickets::new(found.losses.clone(), found.next_number);
@@ -300,20 +300,20 @@ impl Inner {
         let why = self.store.fenced().filter(|_| !mutation::on(Fault::FencedOwnerWrites));
         why.map(|why| Unavailable(why.to_owned()))
     }
-
-    /// Refuses to ask what became of what is kept here: that the store is told never to apply it would give it up, and
-    /// all that was merged into it.
-    fn check_unkept(&self, ids: &[TxnId]) -> Result<(), Unavailable> {
-        let state = self.state();
-        let kept = ids.iter().find(|id| state.buffer.has_id(**id) && !mutation::on(Fault::KeptDenied));
-        kept.map_or(Ok(()), |id| Err(Unavailable(format!("commit {id} is kept for an operator to decide"))))
-    }
 }
 
 impl Store for Gate {
     /// Not ordered: commits that come at a time do not depend on each other, so each can be buffered or not.
     fn caps(&self) -> Caps {
         Caps { ordered: false, ..self.inner.store.caps() }
+    }
+
+    fn has_documents(&self) -> bool {
+        self.inner.store.has_documents()
+    }
+
+    fn owns(&self, key: &Key) -> bool {
+        self.inner.store.owns(key)
     }
 
     fn name(&self) -> String {

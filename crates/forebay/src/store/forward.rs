@@ -7,6 +7,14 @@ macro_rules! figures_of_inner {
             self.inner.caps()
         }
 
+        fn has_documents(&self) -> bool {
+            self.inner.has_documents()
+        }
+
+        fn owns(&self, key: &$crate::key::Key) -> bool {
+            self.inner.owns(key)
+        }
+
         fn name(&self) -> String {
             self.inner.name()
         }
@@ -80,8 +88,8 @@ macro_rules! figures_of_inner {
             self.inner.acknowledged()
         }
 
-        fn as_read_now(&self, version: $crate::version::Version) -> $crate::version::Version {
-            self.inner.as_read_now(version)
+        fn as_read_now(&self, key: &$crate::key::Key, version: $crate::version::Version) -> $crate::version::Version {
+            self.inner.as_read_now(key, version)
         }
 
         fn went_back(&self) -> bool {

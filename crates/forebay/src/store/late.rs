@@ -31,6 +31,12 @@ pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpe
 /// What is known of keys and changes while the store can't be asked; each answer as [`Store`] has it under the same
 /// name.
 pub trait Catalogue: Send + Sync {
+    /// As [`Store::has_documents`].
+    fn has_documents(&self) -> bool;
+
+    /// As [`Store::owns`].
+    fn owns(&self, key: &Key) -> bool;
+
     /// As [`Store::lane`].
     fn lane(&self, key: &Key) -> Option<u32>;
 
@@ -155,6 +161,14 @@ impl Store for Late {
         self.opened.get().map_or(self.caps, |store| store.caps())
     }
 
+    fn has_documents(&self) -> bool {
+        known!(self, has_documents())
+    }
+
+    fn owns(&self, key: &Key) -> bool {
+        known!(self, owns(key))
+    }
+
     fn name(&self) -> String {
         self.opened.get().map_or_else(|| self.name.clone(), |store| store.name())
     }
@@ -274,8 +288,8 @@ impl Store for Late {
         self.opened.get().map_or_else(Vec::new, |store| store.acknowledged())
     }
 
-    fn as_read_now(&self, version: Version) -> Version {
-        self.opened.get().map_or(version, |store| store.as_read_now(version))
+    fn as_read_now(&self, key: &Key, version: Version) -> Version {
+        self.opened.get().map_or(version, |store| store.as_read_now(key, version))
     }
 
     fn went_back(&self) -> bool {
@@ -355,6 +369,14 @@ mod tests {
     struct Numbered(u32);
 
     impl Catalogue for Numbered {
+        fn has_documents(&self) -> bool {
+            true
+        }
+
+        fn owns(&self, _: &Key) -> bool {
+            false
+        }
+
         fn lane(&self, _: &Key) -> Option<u32> {
             Some(self.0)
         }

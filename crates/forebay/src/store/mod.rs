@@ -166,6 +166,18 @@ pub trait Store: Send + Sync + 'static {
     /// What it can do; constant.
     fn caps(&self) -> Caps;
 
+    /// Whether it has documents that only we write: all of them where it is owned, or some beside the rows of others.
+    /// Of these FLUSHDB clears all, and what has expired is removed; all key spaces have some. Constant.
+    fn has_documents(&self) -> bool {
+        self.caps().owned
+    }
+
+    /// Whether only we write the document of `key`; told without asking the store.
+    fn owns(&self, key: &Key) -> bool {
+        let _ = key;
+        self.caps().owned
+    }
+
     /// What to call it where people look: `embedded shop.redb`.
     fn name(&self) -> String;
 
@@ -278,9 +290,10 @@ pub trait Store: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// A version of a document that it has given out in an earlier incarnation, as it gives it out now: the number of a
-    /// row of a table that others write to stays, and the incarnation is the one in which it is read.
-    fn as_read_now(&self, version: Version) -> Version {
+    /// A version of the document of `key` that it has given out in an earlier incarnation, as it gives it out now: the
+    /// number of a row of a table that others write to stays, and the incarnation is the one in which it is read.
+    fn as_read_now(&self, key: &Key, version: Version) -> Version {
+        let _ = key;
         version
     }
 

@@ -65,13 +65,26 @@ impl Engine {
         self.inner.cache.clear(|key| spaces.contains(&key.space));
         self.inner.committer.end_clearing(version);
         if cleared.is_ok() {
-            absent.iter().for_each(|(key, before)| self.inner.absences.cleared(key, *before, version));
+            self.note_absences(&absent, spaces, version).await;
         }
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
             history.push_clear(began, cleared.is_ok(), spaces, version);
         }
         drop(held);
         cleared.map(|()| true).map_err(|Unavailable(why)| TxnError::StoreDown(why))
+    }
+
+    /// What was watched and `absent` before a clearing under `version` is so behind it, under this version; beside rows
+    /// the store says under which.
+    async fn note_absences(&self, absent: &[(Key, Version)], spaces: &[u8], version: Version) {
+        let owned = self.inner.store.caps().owned;
+        let behind = if owned || absent.is_empty() { Vec::new() } else { self.watched_and_absent(spaces).await };
+        for (key, before) in absent {
+            let told = behind.iter().find(|(other, _)| other == key).map(|(_, after)| *after);
+            if let Some(after) = told.or_else(|| owned.then_some(version)) {
+                self.inner.absences.cleared(key, *before, after);
+            }
+        }
     }
 
     /// The keys of these spaces that are watched and absent, with their versions; what can't be read is left out.

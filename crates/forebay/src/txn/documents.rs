@@ -126,12 +126,12 @@ impl Document {
     }
 
     /// What removes it, if it has expired, before the first change that does not take its place.
-    fn removed_before(&self, fronted: bool, clock: &Clock) -> Option<Change> {
+    fn removed_before(&self, is_record: bool, clock: &Clock) -> Option<Change> {
         let stale = self.current.is_none() && self.base.as_ref().is_some_and(|base| base.value.is_some());
         match self.changes.is_empty() {
             true if stale => Some(Change::Delete),
             // Whether it had expired by now will be seen when it is seen.
-            true if self.unseen && !fronted => Some(Change::RemoveExpired(clock.now_ms())),
+            true if self.unseen && !is_record => Some(Change::RemoveExpired(clock.now_ms())),
             _ => None,
         }
     }
@@ -153,9 +153,9 @@ impl Documents {
         Documents { fronted: store.cloned().map(Fronted), ..Documents::with_clock(runtime) }
     }
 
-    /// Whether an expiry is no part of a document: it bounds how long its copy in the cache is believed.
-    pub fn expiry_is_freshness(&self) -> bool {
-        self.fronted.is_some()
+    /// Whether an expiry is no part of the document of `key`: it bounds how long its copy in the cache is believed.
+    pub fn expiry_is_freshness(&self, key: KeyRef<'_>) -> bool {
+        self.fronted.as_ref().is_some_and(|fronted| !fronted.owns(key))
     }
 
     /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits. `relative`: the moment
@@ -338,13 +338,14 @@ impl Documents {
         self.remember(at);
         let document = &mut self.list[at];
         let fronted = self.fronted.as_ref();
+        let is_record = fronted.is_some_and(|fronted| document.unseen && !fronted.owns(document.key.borrow()));
         let made =
             fronted.map(|fronted| fronted.made_by(&document.key, document.current.as_ref(), document.unseen, &change));
         if matches!(made, Some(None)) {
             return Ok(());
         }
         let made = made.flatten();
-        let removes = if blind { None } else { document.removed_before(fronted.is_some(), &self.clock) };
+        let removes = if blind { None } else { document.removed_before(is_record, &self.clock) };
         let (earlier, before) = (document.changes.len(), document.current.is_none());
         if let Some(removes) = removes {
             document.changes.push(removes);

@@ -13,7 +13,8 @@ const REAP_KEYS_MAX: usize = 64;
 const REAP_PAUSE: Duration = Duration::from_millis(100);
 
 impl Engine {
-    /// Removes expired documents, in small transactions, for as long as an engine is there. Only for owned stores.
+    /// Removes expired documents, in small transactions, for as long as an engine is there. Only for stores that
+    /// have documents which only we write.
     pub fn start_reaper(&self) {
         let inner = Arc::downgrade(&self.inner);
         let runtime = self.inner.runtime.clone();

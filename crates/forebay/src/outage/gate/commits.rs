@@ -20,6 +20,7 @@ use crate::outage::record::Record;
 use crate::outage::state::State;
 use crate::store::{Commit, CommitOutcome, Priority, Write};
 use crate::tier::Appending;
+use crate::version::TxnId;
 
 /// With so few transactions left at all, they will be gone before it matters: a write that has to queue waits for the
 /// drain instead. With more it is buffered at once, which takes no longer than it did in the outage.
@@ -385,5 +386,13 @@ impl Inner {
             Ok(entries) => self.journal.append_all(entries),
             Err(error) => Appending::ready(Err(error)),
         }
+    }
+
+    /// Refuses to ask what became of what is kept here: that the store is told never to apply it would give it up, and
+    /// all that was merged into it.
+    pub(super) fn check_unkept(&self, ids: &[TxnId]) -> Result<(), Unavailable> {
+        let state = self.state();
+        let kept = ids.iter().find(|id| state.buffer.has_id(**id) && !mutation::on(Fault::KeptDenied));
+        kept.map_or(Ok(()), |id| Err(Unavailable(format!("commit {id} is kept for an operator to decide"))))
     }
 }

@@ -70,26 +70,28 @@ impl Buffer {
     }
 
     /// The store is open. What the journal says of versions of its documents is as it gives them out `now`.
-    pub fn read_anew(&mut self, now: impl Fn(Version) -> Version) {
-        let anew = |version: &mut Version| {
+    pub fn read_anew(&mut self, now: impl Fn(&Key, Version) -> Version) {
+        let anew = |key: &Key, version: &mut Version| {
             if !is_edition(*version) {
-                *version = now(*version);
+                *version = now(key, *version);
             }
         };
         for entry in self.entries.values_mut() {
             // Where it was not known, what is known goes by the version that its own transaction leaves.
             let (left, known) = (entry.buffered.version, &mut entry.buffered.known);
-            known.iter_mut().map(|(_, read)| &mut read.version).filter(|version| **version != left).for_each(anew);
-            entry.buffered.checks.iter_mut().for_each(|(_, version)| anew(version));
-            entry.seen.iter_mut().for_each(|seen| {
+            let known = known.iter_mut().filter(|(_, read)| read.version != left);
+            known.for_each(|(key, read)| anew(key, &mut read.version));
+            entry.buffered.checks.iter_mut().for_each(|(key, version)| anew(key, version));
+            for ((key, _), seen) in entry.buffered.shown.iter().zip(&mut entry.seen) {
                 if let Seen::Stored(version) | Seen::Noted(version) = seen {
-                    anew(version);
+                    anew(key, version);
                 }
-            });
+            }
         }
-        for image in self.rows.values_mut().map(|row| &mut row.image) {
+        for (key, row) in &mut self.rows {
+            let image = &mut row.image;
             let versions = [&mut image.base, &mut image.before, &mut image.absent, &mut image.made_to];
-            versions.into_iter().flatten().for_each(anew);
+            versions.into_iter().flatten().for_each(|version| anew(key, version));
         }
     }
 

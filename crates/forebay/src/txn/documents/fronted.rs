@@ -34,6 +34,11 @@ impl MovedRow<'_> {
 }
 
 impl Fronted {
+    /// Whether only we write the document of `key`.
+    pub(super) fn owns(&self, key: KeyRef<'_>) -> bool {
+        self.0.owns(&key.to_key())
+    }
+
     /// What changes of `others`, which share its row, have done to the row of `document`. A list of a row that is made
     /// is empty if the store does not fill it. Nothing is said of what has not been read, because nothing is told of
     /// it.

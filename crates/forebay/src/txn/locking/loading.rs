@@ -98,7 +98,7 @@ impl Transaction {
     /// the store is back, although it was cached whole.
     pub(super) fn load_cached_record(&mut self, key: &Key) {
         let is_record = || self.inner.store.changes_of_text(key.borrow(), b"{}").is_some();
-        if !self.documents.expiry_is_freshness() || self.documents.loaded(key.borrow()) || !is_record() {
+        if !self.documents.expiry_is_freshness(key.borrow()) || self.documents.loaded(key.borrow()) || !is_record() {
             return;
         }
         let reading = self.inner.cache.reading();
