@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{self, Failure};
+use super::keys::Named;
 use super::{Inner, WHOLE_TABLE_TIME, ids, sql};
 
 /// Ids of clearings have sequence numbers from here on, which no commit ever has.
@@ -24,9 +25,9 @@ pub(super) struct Clears {
 }
 
 impl Inner {
-    /// Removes all documents of `spaces`.
+    /// Removes all documents of `spaces`; in front of tables those of the keys that are documents.
     pub(super) async fn clear(&self, spaces: &[u8], version: Version) -> Result<(), String> {
-        if self.is_mapped {
+        if self.is_mapped && self.named().is_none() {
             return Err("mapped tables are not cleared from here; CACHE RESET empties the cache alone".into());
         }
         self.settle_clear().await?;
@@ -41,8 +42,14 @@ impl Inner {
         let spaces: Vec<i16> = spaces.iter().map(|space| i16::from(*space)).collect();
         let client = &writer.session()?.client;
         let id_bytes = ids::bytes(id);
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&spaces, &id_bytes];
-        let asked = client.execute(sql::CLEAR, &parameters);
+        let mut parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![&spaces, &id_bytes];
+        let mut text = sql::CLEAR.to_owned();
+        if let Some(named) = self.named() {
+            // What lies there and is not named stays: it is not shown either.
+            parameters.extend(named.parameters());
+            text = format!("{text} AND {}", Named::condition(3));
+        }
+        let asked = client.execute(&text, &parameters);
         let failure = match timeout_at(Instant::now() + WHOLE_TABLE_TIME, asked).await {
             Ok(Ok(_)) => {
                 writer.give_back();

@@ -4,7 +4,7 @@
 //! halved until the commit is alone that can't be; what stands before it is applied, what stands behind it is not.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::classify::{Failure, told};
 use super::session::Session;
 use super::wire::time_to_send;
-use super::{Inner, documents, ids, large, no_answer_in, sql};
+use super::{Inner, documents, ids, large, mixed, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
 pub(super) type Changed = Vec<(Key, Read)>;
@@ -201,7 +201,7 @@ impl Inner {
         let session = writer.session().map_err(Failure::Unavailable)?;
         let sent = async {
             match session.rows() {
-                Some(rows) => rows.commit(session, &self.identity, &self.watch, group).await,
+                Some(rows) => mixed::commit(session, rows, (&self.identity, &self.watch), group).await,
                 None => documents::commit(session, &self.identity, group).await,
             }
         };
@@ -241,25 +241,15 @@ impl Inner {
         }
         let written: Vec<(TxnId, Key)> =
             commits.iter().flat_map(|c| written(c).into_iter().map(|key| (c.id, key))).collect();
-        let keys: Vec<Key> = written.iter().map(|(_, key)| key.clone()).collect();
-        let ask = |session: Arc<Session>| {
-            let (keys, written) = (&keys, &written);
-            async move {
-                let Some(rows) = session.rows() else { return Ok((Vec::new(), BTreeSet::new())) };
-                let reads = rows.get_whole(&session, &self.identity, keys).await?;
-                // In this order: what was read before nobody had written them.
-                Ok((reads, rows.untouched(&session, written).await?))
-            }
-        };
-        let (reads, untouched) = match self.read(self.time_for(commits), &self.tables_of(keys.iter()), ask).await {
+        let (reads, untouched) = match self.reads_since(self.time_for(commits), &written).await {
             Ok(looked) => looked,
             // Who sends them again is told then.
             Err(ReadError::Unavailable(Unavailable(why))) => return Err(why),
             // That they were applied is known: where their rows can't be read, nothing is said of them.
             Err(_) => return Ok(vec![CommitOutcome::Repeated(Vec::new()); commits.len()]),
         };
-        let since = keys.into_iter().zip(reads).enumerate();
-        let mut since = since.map(|(at, (key, read))| Since { key, read, untouched: untouched.contains(&at) });
+        let since = written.into_iter().zip(reads).enumerate();
+        let mut since = since.map(|(at, ((_, key), read))| Since { key, read, untouched: untouched.contains(&at) });
         let outcome = |commit: &Commit| CommitOutcome::Repeated(since.by_ref().take(commit.writes.len()).collect());
         Ok(commits.iter().map(outcome).collect())
     }

@@ -25,7 +25,7 @@ use super::ids;
 use super::large;
 use super::reading::DOCUMENTS;
 use super::session::Session;
-use super::sql::{self, LARGE_BYTES, Prepared};
+use super::sql::{LARGE_BYTES, Prepared};
 
 impl Inner {
     /// Reads `keys` as far as they are within `bytes_max`: in one round trip, but for those that are large. These wait
@@ -90,26 +90,6 @@ fn found(key: &Key, absence: Version, row: &Row) -> Result<Found, GetError> {
     }
 }
 
-/// Which of `checks` are overtaken.
-pub(super) async fn check(
-    session: &Session,
-    identity: &Identity,
-    checks: &[(Key, Version)],
-) -> Result<Vec<Key>, GetError> {
-    let absences: Vec<Version> = checks.iter().map(|(key, _)| identity.absence(key)).collect();
-    let spaces: Vec<i16> = checks.iter().map(|(key, _)| i16::from(key.space())).collect();
-    let names: Vec<&[u8]> = checks.iter().map(|(key, _)| key.name()).collect();
-    let rows = session.client.query(sql::VERSIONS, &[&spaces, &names]).await?;
-    let mut overtaken = Vec::new();
-    for (((key, version), absence), row) in checks.iter().zip(absences).zip(rows) {
-        let stored = row.try_get::<_, Option<&[u8]>>(0)?;
-        if stored.map_or(Some(absence), ids::version) != Some(*version) {
-            overtaken.push(key.clone());
-        }
-    }
-    Ok(overtaken)
-}
-
 /// Why documents could not be read.
 pub(super) enum GetError {
     Database(Error),
@@ -149,7 +129,7 @@ fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
 }
 
 /// One document of a group: what becomes of it, change by change.
-struct Target<'a> {
+pub(super) struct Target<'a> {
     key: &'a Key,
     /// The commit that writes it last, and its write there.
     last: usize,
@@ -162,7 +142,7 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// The documents that `group` writes. All writers take row locks in this order.
-    fn all(group: &'a [Commit]) -> Vec<Target<'a>> {
+    pub(super) fn all(group: &'a [Commit]) -> Vec<Target<'a>> {
         let mut index: HashMap<&Key, usize> = HashMap::new();
         let mut targets: Vec<Target<'a>> = Vec::new();
         for (member, commit) in group.iter().enumerate() {
@@ -252,7 +232,7 @@ impl<'a> Arrays<'a> {
 
 /// What must still be as it was read, as arrays.
 #[derive(Default)]
-struct Checks<'a> {
+pub(super) struct Checks<'a> {
     spaces: Vec<i16>,
     names: Vec<&'a [u8]>,
     versions: Vec<Option<Vec<u8>>>,
@@ -261,14 +241,14 @@ struct Checks<'a> {
 }
 
 impl<'a> Checks<'a> {
-    fn of(identity: &Identity, group: &'a [Commit]) -> Checks<'a> {
+    pub(super) fn of(identity: &Identity, group: &'a [Commit]) -> Checks<'a> {
         let mut checks = Checks::default();
         for (member, commit) in group.iter().enumerate() {
             for (place, (key, version)) in commit.checks.iter().enumerate() {
                 checks.spaces.push(i16::from(key.space()));
                 checks.names.push(key.name());
                 // An absent row has no version: what is expected of it is none.
-                let absent = identity.absence(key) == *version;
+                let absent = identity.is_absence(key, *version);
                 checks.versions.push((!absent).then(|| version.to_bytes().to_vec()));
                 checks.places.push((member, place));
             }
@@ -302,14 +282,32 @@ pub(super) async fn commit(session: &Session, identity: &Identity, group: &[Comm
         }
     }
     let mut changed: Vec<Changed> = vec![Vec::new(); group.len()];
-    for target in targets.into_iter().filter(|target| target.becomes != target.write.after) {
+    tell(identity, group, targets, session.rows().is_some(), &mut changed);
+    Ok(changed)
+}
+
+/// Says what became of the documents that were written: of those that are not as computed, or, beside rows, of `all`,
+/// and to each commit that wrote them.
+pub(super) fn tell(
+    identity: &Identity,
+    group: &[Commit],
+    targets: Vec<Target<'_>>,
+    all: bool,
+    changed: &mut [Changed],
+) {
+    for target in targets.into_iter().filter(|target| all || target.becomes != target.write.after) {
         let version = match &target.becomes {
             Some(_) => group[target.last].version,
             None => identity.absence(target.key),
         };
-        changed[target.last].push((target.key.clone(), Read { value: target.becomes, version }));
+        let read = Read { value: target.becomes, version };
+        let mut members: Vec<usize> = target.changes.iter().map(|(member, _)| *member).collect();
+        members.dedup();
+        for member in members.into_iter().filter(|member| all && *member != target.last) {
+            changed[member].push((target.key.clone(), read.clone()));
+        }
+        changed[target.last].push((target.key.clone(), read));
     }
-    Ok(changed)
 }
 
 /// Ends a transaction that has `failed`: nothing of it may stay open. What was sent behind an error was not executed.
@@ -324,12 +322,12 @@ pub(super) async fn roll_back(session: &Session, failed: Failed) -> Failed {
 }
 
 /// Whether what is written is sent in pieces.
-fn are_large(targets: &[Target<'_>]) -> bool {
+pub(super) fn are_large(targets: &[Target<'_>]) -> bool {
     targets.iter().filter_map(|target| target.becomes.as_ref()).map(Value::size).sum::<usize>() > LARGE_BYTES
 }
 
 /// Writes `targets` in an open transaction: a piece at a time.
-async fn put_large(
+pub(super) async fn put_large(
     session: &Session,
     identity: &Identity,
     group: &[Commit],
@@ -351,7 +349,7 @@ fn note_deleted(identity: &Identity, group: &[Commit], targets: &[Target<'_>]) {
     }
 }
 
-async fn put(
+pub(super) async fn put(
     session: &Session,
     identity: &Identity,
     group: &[Commit],
@@ -377,6 +375,29 @@ async fn put(
 async fn read_and_put(
     session: &Session,
     identity: &Identity,
+    group: &[Commit],
+    ids: &[Vec<u8>],
+    targets: &mut [Target<'_>],
+    checks: &Checks<'_>,
+) -> Result<(), Failed> {
+    begin(session, group, ids, targets, checks).await?;
+    let client = &session.client;
+    if are_large(targets) {
+        let put = put_large(session, identity, group, targets).await;
+        put.map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
+        return client.batch_execute("COMMIT").await.map_err(|error| Failed::from(classify::of_commit(&error)));
+    }
+    let nothing = Checks::default();
+    let (put, committed) =
+        join(put(session, identity, group, &[], targets, &nothing), client.batch_execute("COMMIT")).await;
+    put.map_err(|error| Failed::from(classify::of_commit(&error)))?;
+    committed.map_err(|error| Failed::from(classify::of_commit(&error)))
+}
+
+/// Begins a transaction: enters the ids, locks what is to be changed, and makes the changes to what was there. Nothing
+/// is written yet.
+pub(super) async fn begin(
+    session: &Session,
     group: &[Commit],
     ids: &[Vec<u8>],
     targets: &mut [Target<'_>],
@@ -411,16 +432,7 @@ async fn read_and_put(
         })?;
         target.apply(before.0.value)?;
     }
-    if are_large(targets) {
-        let put = put_large(session, identity, group, targets).await;
-        put.map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
-        return client.batch_execute("COMMIT").await.map_err(|error| Failed::from(classify::of_commit(&error)));
-    }
-    let nothing = Checks::default();
-    let (put, committed) =
-        join(put(session, identity, group, &[], targets, &nothing), client.batch_execute("COMMIT")).await;
-    put.map_err(|error| Failed::from(classify::of_commit(&error)))?;
-    committed.map_err(|error| Failed::from(classify::of_commit(&error)))
+    Ok(())
 }
 
 /// Locks those of `targets` that are changed, and makes the changes, one after the other: whether they fit, and the

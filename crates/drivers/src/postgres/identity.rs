@@ -27,6 +27,10 @@ use super::classify::told;
 use super::open::Opened;
 use super::sql::{GREET, RAISE};
 
+/// The versions of absent documents beside rows have this bit: no commit's number gets so far. What an outage's journal
+/// has of an absence is one in every later run, too.
+const ABSENT: u64 = 1 << 61;
+
 /// As whom this process has opened the database.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
@@ -109,14 +113,16 @@ pub(super) struct Identity {
     /// It was opened in an earlier state than was known.
     went_back: bool,
     absent: Mutex<Tombstones>,
+    /// Others write to the same database: what was read as absent may be checked by a later process.
+    marks_absence: bool,
     /// One connection at a time finds out that the database is another one.
     raising: AsyncMutex<()>,
 }
 
 impl Identity {
     /// Of a database that was opened just now, as it was `known` to be or as it was before that, for so many who write
-    /// at a time.
-    pub(super) fn new(opened: &Opened, known: &Known, writers: usize) -> Identity {
+    /// at a time. Beside rows a document's absence is marked as such.
+    pub(super) fn new(opened: &Opened, known: &Known, writers: usize, marks_absence: bool) -> Identity {
         let acknowledged_max = writers.clamp(1, REMEMBERED_IDS_MAX);
         let known = if opened.went_back { &[][..] } else { &known.acknowledged };
         let known = &known[known.len().saturating_sub(acknowledged_max)..];
@@ -133,6 +139,7 @@ impl Identity {
             acknowledged_max,
             went_back: opened.went_back,
             absent: Mutex::new(Tombstones::new(incarnation)),
+            marks_absence,
             raising: AsyncMutex::new(()),
         }
     }
@@ -203,7 +210,19 @@ impl Identity {
 
     /// The version of the absence of `key`.
     pub(super) fn absence(&self, key: &Key) -> Version {
-        self.absent().absence(key).version
+        let version = self.absent().absence(key).version;
+        match self.marks_absence {
+            true => Version { sequence: version.sequence | ABSENT, ..version },
+            false => version,
+        }
+    }
+
+    /// Whether `version` is that of the absence of `key`; where absences are marked, of any of its absences.
+    pub(super) fn is_absence(&self, key: &Key, version: Version) -> bool {
+        match self.marks_absence {
+            true => version.sequence & ABSENT != 0,
+            false => self.absence(key) == version,
+        }
     }
 
     /// `key` is about to be deleted at `version`. Said before the delete is sent, since its answer may be lost; the

@@ -5,7 +5,8 @@
 //!   for a lock keeps nobody else waiting.
 //! * `ready`, `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own, taken in
 //!   the last step of an opening; who had it before; what a new connection has to find there; what goes on behind.
-//! * `documents`: the table that forebay owns, where no mapping names another; `large`: its large documents.
+//! * `documents`: the table that forebay owns, where no mapping names another; `large`: its large documents. [`keys`]:
+//!   which keys lie there beside rows; `mixed`: reads and commits of both.
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
@@ -31,9 +32,11 @@ mod identity;
 mod ids;
 mod install;
 mod keeper;
+pub mod keys;
 mod large;
 mod listing;
 pub mod mapping;
+mod mixed;
 mod open;
 mod outside;
 mod owners;
@@ -74,6 +77,8 @@ pub use error::OpenError;
 use figures::Counted;
 use identity::Identity;
 use ids::Ids;
+pub use keys::Keys;
+use keys::Named;
 use mapping::Mapping;
 use mapping::remembered::Place;
 pub use mapping::remembered::{Remembered, catalogue};
@@ -109,6 +114,8 @@ pub struct PostgresOptions {
     pub row_bytes_max: usize,
     /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
     pub mappings: Vec<Mapping>,
+    /// Which keys that no mapping names are documents there all the same.
+    pub keys: Vec<Keys>,
     /// How what others write is seen.
     pub outside: OutsideBy,
     /// Pause between two looks at what others have written.
@@ -130,6 +137,7 @@ impl PostgresOptions {
             writers: 16,
             row_bytes_max: usize::MAX,
             mappings: Vec::new(),
+            keys: Vec::new(),
             outside: OutsideBy::Triggers,
             outside_pause: Duration::from_millis(50),
             known: Known::default(),
@@ -163,6 +171,8 @@ struct Inner {
     another: bool,
     /// Documents are rows of mapped tables; else they lie in a table of our own.
     is_mapped: bool,
+    /// Which keys are documents beside these.
+    named: Option<Arc<Named>>,
     /// As they were given, with what was to be found out.
     mappings: Vec<Mapping>,
     /// Bytes of their rows, at most.
@@ -222,6 +232,14 @@ impl Store for Postgres {
         Caps { ordered: false, owned: !self.inner.is_mapped, applies: true }
     }
 
+    fn has_documents(&self) -> bool {
+        !self.inner.is_mapped || self.inner.named().is_some()
+    }
+
+    fn owns(&self, key: &Key) -> bool {
+        self.inner.is_document(key)
+    }
+
     fn name(&self) -> String {
         self.inner.name.clone()
     }
@@ -237,10 +255,7 @@ impl Store for Postgres {
                 return Ok(Vec::new());
             }
             let began = Instant::now();
-            let read = match inner.is_mapped {
-                true => inner.rows_of(&keys, bytes_max).await,
-                false => inner.documents(&keys, bytes_max).await,
-            };
+            let read = inner.reads(&keys, bytes_max).await;
             inner.counted.read(began.elapsed(), read.as_ref().map_or(keys.len(), Vec::len), read.is_ok());
             read
         });
@@ -252,17 +267,7 @@ impl Store for Postgres {
         asked: &'a [(Key, Vec<TxnId>)],
     ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
         let asked = asked.to_vec();
-        let read = self.run(|inner| async move {
-            let (identity, asked) = (&*inner.identity, &asked);
-            let ask = |session: Arc<Session>| async move {
-                match session.rows() {
-                    Some(rows) => with_ids::rows(&session, identity, rows, asked).await,
-                    None => with_ids::documents(&session, identity, asked).await,
-                }
-            };
-            let tables = inner.tables_of(asked.iter().map(|(key, _)| key));
-            inner.read(inner.timeout, &tables, ask).await.map(Some)
-        });
+        let read = self.run(|inner| async move { inner.reads_with_ids(&asked).await.map(Some) });
         Box::pin(async move { read.await.map_err(unavailable)? })
     }
 
@@ -316,10 +321,10 @@ impl Store for Postgres {
         self.inner.identity.acknowledged()
     }
 
-    fn as_read_now(&self, version: Version) -> Version {
-        match self.inner.is_mapped {
-            true => Version { incarnation: self.incarnation(), ..version },
-            false => version,
+    fn as_read_now(&self, key: &Key, version: Version) -> Version {
+        match self.inner.is_document(key) {
+            true => version,
+            false => Version { incarnation: self.incarnation(), ..version },
         }
     }
 
@@ -419,16 +424,7 @@ impl Store for Postgres {
 
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let checks = checks.to_vec();
-        let checked = self.run(move |inner| async move {
-            let (identity, checks) = (&*inner.identity, &checks);
-            let ask = |session: Arc<Session>| async move {
-                match session.rows() {
-                    Some(rows) => rows.check(&session, checks).await,
-                    None => documents::check(&session, identity, checks).await,
-                }
-            };
-            inner.read(inner.timeout, &inner.tables_of(checks.iter().map(|(key, _)| key)), ask).await
-        });
+        let checked = self.run(move |inner| async move { inner.overtaken(&checks).await });
         Box::pin(async move { checked.await.map_err(unavailable)? })
     }
 
@@ -449,7 +445,7 @@ impl Store for Postgres {
     }
 
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
-        self.inner.rows().map(|rows| rows.changes_of_text(key, text))
+        self.inner.rows().and_then(|rows| rows.changes_of_text(key, text))
     }
 
     fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {

@@ -17,6 +17,7 @@ use super::clear::Clears;
 use super::figures::Counted;
 use super::identity::Identity;
 use super::ids::Ids;
+use super::keys::Named;
 use super::mapping::rows::Rows;
 use super::mapping::{Mapping, versions};
 use super::open::{self, Looked};
@@ -36,6 +37,7 @@ pub struct Ready {
     readers: usize,
     writers: usize,
     mappings: Vec<Mapping>,
+    named: Option<Arc<Named>>,
     row_bytes_max: usize,
     known: Known,
     outside: OutsideBy,
@@ -49,7 +51,7 @@ impl Ready {
     pub async fn prepare(options: PostgresOptions) -> Result<Ready, OpenError> {
         let PostgresOptions { address, password, timeout, first, opening, readers, writers, mappings, .. } = options;
         let (outside, outside_pause, known) = (options.outside, options.outside_pause, options.known);
-        let row_bytes_max = options.row_bytes_max;
+        let (row_bytes_max, named) = (options.row_bytes_max, Named::new(&options.keys, &mappings));
         let tls = Tls::open(&address)?;
         let config = |timeout| open::config_of(&address, password.as_deref(), timeout);
         let (first, began) = (first.max(timeout), Instant::now());
@@ -73,7 +75,8 @@ impl Ready {
             open::warn_of_connections(client, &address, (readers, writers)).await?;
             open::warn_of_rows(client, &address, rows.as_ref()).await?;
             let outside = open::outside(client, &address, rows.as_ref(), outside).await?;
-            Ok((looked, rows.map(|rows| Arc::new(rows.seen_by(outside))), outside))
+            let rows = rows.map(|rows| Arc::new(rows.seen_by(outside).beside_documents(named.clone())));
+            Ok((looked, rows, outside))
         };
         let (looked, rows, outside) = open::within(opening, &address, looking).await?;
         let config = config(timeout);
@@ -86,6 +89,7 @@ impl Ready {
             readers,
             writers,
             mappings,
+            named,
             row_bytes_max,
             known,
             outside,
@@ -109,7 +113,7 @@ impl Ready {
             versions::doubts(&rows.tables, outside).for_each(|line| tracing::warn!("{line}"));
         }
         let plan = Plan { readers, writers, rows, lock_wait: reading::lock_wait(timeout) };
-        let identity = Arc::new(Identity::new(&opened, &known, writers));
+        let identity = Arc::new(Identity::new(&opened, &known, writers, self.named.is_some()));
         let inner = Arc::new(Inner {
             pool: Pool::new(config, tls, identity.clone(), plan),
             identity,
@@ -125,6 +129,7 @@ impl Ready {
             place: opened.place,
             another: opened.another,
             is_mapped,
+            named: self.named,
             mappings,
             row_bytes_max: self.row_bytes_max,
         });

@@ -28,7 +28,8 @@ impl Inner {
                        `forebay store check`, and start forebay again";
             return Err(why.into());
         }
-        self.pool.set_rows(rows.up_to(self.row_bytes_max).seen_by(self.watch.by()));
+        let rows = rows.up_to(self.row_bytes_max).seen_by(self.watch.by());
+        self.pool.set_rows(rows.beside_documents(self.named.clone()));
         if let Some(rows) = self.rows() {
             let tables: Vec<&str> = outside::tables_of(Some(&rows)).iter().map(|table| table.name.as_str()).collect();
             tracing::warn!(tables = tables.join(", "), "the mapped tables were looked up again");

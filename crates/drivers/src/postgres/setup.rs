@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use forebay::store::forms::OnDelete;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use super::address::Address;
 use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
+use super::keys::Named;
 use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
 use super::mapping::size;
@@ -108,6 +110,9 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
                 .into(),
         ),
     }
+    if there && usable {
+        documents(client, options, (&mut notes, &mut warnings)).await?;
+    }
     match found::look_up(client, &options.mappings, None).await? {
         Ok(rows) => {
             let tables = rows.up_to(options.row_bytes_max).tables;
@@ -124,6 +129,37 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
         Err(lines) => problems.extend(lines),
     }
     Ok(Checked { notes, warnings, problems })
+}
+
+/// What is said of the documents beside rows, and of those in forebay's table that no setting names.
+async fn documents(
+    client: &Client,
+    options: &PostgresOptions,
+    (notes, warnings): (&mut Vec<String>, &mut Vec<String>),
+) -> Result<(), Error> {
+    if options.mappings.is_empty() {
+        return Ok(());
+    }
+    let named = Named::new(&options.keys, &options.mappings);
+    let (condition, parameters): (String, Vec<&(dyn ToSql + Sync)>) = match &named {
+        Some(named) => (Named::condition(1), named.parameters().to_vec()),
+        None => ("false".to_owned(), Vec::new()),
+    };
+    let text = format!("SELECT count(*) FILTER (WHERE {condition}), count(*) FROM forebay.documents");
+    let row = client.query_one(&text, &parameters).await?;
+    let (named, all): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    if !options.keys.is_empty() {
+        let keys: Vec<String> = options.keys.iter().map(ToString::to_string).collect();
+        notes.push(format!("{}: {named} documents in forebay.documents", keys.join("; ")));
+    }
+    if all > named {
+        warnings.push(format!(
+            "forebay.documents holds {} documents that are not shown: no --keys names their keys, or these have a \
+             mapping's form; give --keys for those that are wanted",
+            all - named
+        ));
+    }
+    Ok(())
 }
 
 /// What is said of a mapped table; `seen` is how what others write is.

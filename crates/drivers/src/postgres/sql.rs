@@ -262,6 +262,12 @@ pub(super) const VERSIONS: &str = "\
 SELECT d.version FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
     LEFT JOIN forebay.documents d ON d.space = k.space AND d.name = k.name ORDER BY k.place";
 
+/// The places of those documents that were last written by the transaction that entered their ids `$3`.
+pub(super) const UNTOUCHED: &str = "\
+SELECT k.place FROM unnest($1::smallint[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS k(space, name, id, place)
+    JOIN forebay.documents d ON d.space = k.space AND d.name = k.name
+    JOIN forebay.applied a ON a.id = k.id AND a.xmin = d.xmin";
+
 /// Ids that are in the table, and whether each stands for a commit (`true`) or for its refusal.
 pub(super) const KNOWN: &str = "SELECT id, applied FROM forebay.applied WHERE id = ANY($1::bytea[])";
 

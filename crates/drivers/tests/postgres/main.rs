@@ -1,5 +1,6 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
+mod beside;
 mod certificates;
 mod checking;
 mod decoding;

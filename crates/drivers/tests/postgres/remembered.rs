@@ -51,16 +51,25 @@ fn changes() -> Vec<Vec<Change>> {
 /// What was remembered answers as the database that it was remembered of.
 #[test]
 fn it_answers_as_the_database() {
-    let world = World::new(TABLES, &MAPS);
+    let mut world = World::new(TABLES, &MAPS);
+    for keys in [&[][..], &["* -> documents"], &["other:* -> documents"]] {
+        world.options.keys = keys.iter().map(|keys| keys.parse().expect("keys")).collect();
+        answers_as(&world);
+    }
+}
+
+fn answers_as(world: &World) {
     let (store, mint) = world.open();
     let text = store.catalogue().expect("it is known");
     let remembered = Remembered::read(&text).expect("it reads back");
     assert_eq!(remembered.database(), world.database);
-    let catalogue = catalogue(Some(remembered), &world.options.mappings);
+    let catalogue = catalogue(Some(remembered), &world.options.mappings, &world.options.keys);
+    assert_eq!(catalogue.has_documents(), store.has_documents());
     let (mut refused, mut taken, mut named) = (0, 0, 0);
     for name in KEYS {
         let key = key(name);
         assert_eq!((catalogue.lane(&key), catalogue.beside(&key)), (store.lane(&key), store.beside(&key)), "{name}");
+        assert_eq!((catalogue.owns(&key), catalogue.form(&key)), (store.owns(&key), store.form(&key)), "{name}");
         for changes in changes() {
             let commit = commit_of(&mint, &[(name, changes.clone())], &[]);
             let answers = (catalogue.refuses(&commit), catalogue.references(&key, &changes));
@@ -87,7 +96,7 @@ fn other_mappings_are_patterns() {
     let (store, mint) = world.open();
     let remembered = || Remembered::read(&store.catalogue().expect("it is known"));
     let commit = |name: &str| commit_of(&mint, &[(name, vec![set("nothing", "x")])], &[]);
-    let of = |maps: &[&str]| catalogue(remembered(), &mappings(maps));
+    let of = |maps: &[&str]| catalogue(remembered(), &mappings(maps), &[]);
     let other = of(&["picture:{id} -> photos(id)"]);
     let why = other.refuses(&commit("album:1")).expect("no mapping names it");
     assert!(why.contains("no mapping names album:1; there is picture:{id}"), "{why}");
@@ -97,6 +106,11 @@ fn other_mappings_are_patterns() {
     let same = of(&same.each_ref().map(String::as_str));
     assert_eq!(same.lane(&key("album:1")), store.lane(&key("album:1")));
     assert!(same.refuses(&commit("album:1")).is_some());
+    let keys = ["s:* -> documents".parse().expect("keys")];
+    let beside = catalogue(remembered(), &mappings(&["picture:{id} -> photos(id)"]), &keys);
+    assert_eq!((beside.refuses(&commit("s:1")), beside.lane(&key("s:1"))), (None, None));
+    assert!(beside.owns(&key("s:1")) && !beside.owns(&key("picture:1")) && beside.has_documents());
+    assert!(beside.refuses(&commit("t:1")).expect("neither names it").contains("--keys 't:* -> documents'"));
     let none = of(&[]);
     assert_eq!((none.refuses(&commit("any")), none.lane(&key("any"))), (None, None));
     assert!(Remembered::read("users").is_none() && Remembered::read("").is_none());

@@ -9,6 +9,7 @@ use super::checked::{Checked, Run};
 use super::rows::Rows;
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
+use crate::postgres::commit::Changed;
 use crate::postgres::sql::OWNED;
 use crate::postgres::{given, ids};
 
@@ -17,6 +18,8 @@ pub(super) type ByTable<'a> = BTreeMap<usize, Vec<Row<'a>>>;
 
 /// What a group comes to.
 pub(super) struct Batch<'a> {
+    /// The transaction has its ids in the table already.
+    pub(super) entered: bool,
     /// For each place of a check, the commit that it is of, and which of its checks.
     pub(super) checks: Vec<(usize, usize)>,
     /// For each place of a row, what is written to it last.
@@ -51,6 +54,15 @@ impl Batch<'_> {
         self.together.only().filter(|_| alone)
     }
 
+    /// Says what became of a row to the commits that wrote it before the last one, too.
+    pub(super) fn tell_earlier(&self, changed: &mut [Changed]) {
+        for (place, member) in &self.earlier {
+            let Written { write, member: last, .. } = self.written[*place];
+            let told = changed[last].iter().find(|(key, _)| *key == write.key).cloned();
+            changed[*member].extend(told);
+        }
+    }
+
     /// `group` as one message, which is one transaction.
     pub(super) fn text(&self, of: &Rows, group: &[Commit]) -> Result<String, String> {
         Ok(self.statements(of, group)?.collect::<Result<Vec<String>, String>>()?.join(";\n"))
@@ -63,12 +75,15 @@ impl Batch<'_> {
         of: &'b Rows,
         group: &'b [Commit],
     ) -> Result<impl Iterator<Item = Result<String, String>> + Send + 'b, String> {
-        let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
-        let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
-        let mut first = vec![format!(
-            "INSERT INTO forebay.applied (id, applied) SELECT id::bytea, {OWNED} FROM unnest({ids}) AS id"
-        )];
-        first.extend(given::statement(group));
+        let mut first = Vec::new();
+        if !self.entered {
+            let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
+            let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
+            first.push(format!(
+                "INSERT INTO forebay.applied (id, applied) SELECT id::bytea, {OWNED} FROM unnest({ids}) AS id"
+            ));
+            first.extend(given::statement(group));
+        }
         // Before the other checks: what this one changes is locked while they are made.
         first.extend(self.together.statements(&of.tables)?);
         if !self.checked.is_empty() {

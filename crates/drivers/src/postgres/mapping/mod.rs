@@ -16,11 +16,12 @@
 //! * `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
 //!   many at once; `checked`: those that check their rows, too. `json`: a row as one text. `surely`: what the database
 //!   would refuse; `canonical`: how it shows what it takes. `rows`: reading and committing; `one`: a commit of one row;
-//!   `large`: one of large rows.
+//!   `large`: one of large rows. `beside`: one that writes documents, too; `listing`: keys in their order.
 //! * `size`: how large a row may be. `versions`: what keeps the versions of rows.
 
 mod absent;
 mod batch;
+pub(super) mod beside;
 mod canonical;
 pub(super) mod catalogue;
 pub(super) mod changes;
@@ -29,6 +30,7 @@ pub(super) mod foreign;
 pub(super) mod found;
 mod json;
 mod large;
+mod listing;
 mod lists;
 mod many;
 mod moments;
@@ -53,6 +55,8 @@ use forebay::store::Form;
 use forebay::store::forms::{Computed, Fills, OnDelete, RowForm};
 use forebay::value::Blob;
 use pattern::Pattern;
+
+use super::keys::{Glob, suggested};
 
 /// Where a row's version comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -219,6 +223,11 @@ impl Mapping {
         self.list.is_none() && self.on_delete.is_none()
     }
 
+    /// The form of its keys.
+    pub(super) fn glob(&self) -> Glob {
+        Glob::new(self.pattern.texts())
+    }
+
     /// What decides which row a document is: the mapping without what its rows are used for.
     pub fn place(self) -> Mapping {
         Mapping { on_delete: None, ..self }
@@ -275,7 +284,8 @@ fn parts_of<'a, 'm>(
     let mut found = mappings.clone().into_iter().map(|mapping| mapping.pattern.split(name)).enumerate();
     let none = || {
         let patterns: Vec<String> = mappings.into_iter().map(|mapping| mapping.pattern.to_string()).collect();
-        format!("no mapping names {key}; there is {}", patterns.join(", "))
+        let (patterns, setting) = (patterns.join(", "), suggested(key));
+        format!("no mapping names {key}; there is {patterns}; if it is no row, add {setting}")
     };
     found.find_map(|(at, parts)| Some((at, parts?))).ok_or_else(none)
 }

@@ -41,6 +41,11 @@ impl fmt::Display for Pattern {
 }
 
 impl Pattern {
+    /// The texts, each but the last with a part behind it.
+    pub(in crate::postgres) fn texts(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.start.as_str()).chain(self.parts.iter().map(|(_, behind)| behind.as_str()))
+    }
+
     /// Parts in braces.
     pub(in crate::postgres) fn parts(&self) -> usize {
         self.parts.len()

@@ -1,6 +1,8 @@
 //! What a database was seen to be, as a text that outlives the process: which one it is, and what its mapped tables
 //! look like. Whoever starts while it is away checks keys and changes by that, and orders them.
 
+use std::sync::Arc;
+
 use forebay::Key;
 use forebay::change::Change;
 use forebay::key::KeyRef;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::catalogue::Table;
 use super::rows::Rows;
 use super::{Mapping, VersionMode};
+use crate::postgres::keys::{Keys, Named};
 
 /// Which database it is, whatever host it is reached by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,15 +91,16 @@ fn is_same(one: &Mapping, other: &Mapping) -> bool {
 
 /// What can be said of keys and changes under `mappings` while the database can't be asked: what was `remembered` of
 /// it, or, if that is of other mappings, no more than which keys there are.
-pub fn catalogue(remembered: Option<Remembered>, mappings: &[Mapping]) -> Box<dyn Catalogue> {
+pub fn catalogue(remembered: Option<Remembered>, mappings: &[Mapping], keys: &[Keys]) -> Box<dyn Catalogue> {
+    let named = Named::new(keys, mappings);
     Box::new(match remembered {
         _ if mappings.is_empty() => Away::Documents,
         Some(mut remembered) if remembered.covers(mappings) => {
             let given = remembered.tables.iter_mut().zip(mappings);
             given.for_each(|(table, mapping)| table.mapping.on_delete = mapping.on_delete);
-            Away::Rows(Rows::of(remembered.tables))
+            Away::Rows(Rows::of(remembered.tables).beside_documents(named))
         }
-        _ => Away::Patterns(mappings.to_vec()),
+        _ => Away::Patterns(mappings.to_vec(), named),
     })
 }
 
@@ -104,8 +108,8 @@ enum Away {
     /// All keys are documents of their own.
     Documents,
     Rows(Rows),
-    /// Nothing is known of the tables.
-    Patterns(Vec<Mapping>),
+    /// Nothing is known of the tables; beside their rows these are documents.
+    Patterns(Vec<Mapping>, Option<Arc<Named>>),
 }
 
 impl Away {
@@ -115,15 +119,36 @@ impl Away {
             _ => None,
         }
     }
+
+    /// Whether `key` is a document of forebay's own.
+    fn is_document(&self, key: &Key) -> bool {
+        match self {
+            Away::Documents => true,
+            Away::Rows(rows) => rows.is_document(key),
+            Away::Patterns(_, named) => named.as_ref().is_some_and(|named| named.has(key)),
+        }
+    }
 }
 
 impl Catalogue for Away {
+    fn has_documents(&self) -> bool {
+        match self {
+            Away::Documents => true,
+            Away::Rows(rows) => rows.documents.is_some(),
+            Away::Patterns(_, named) => named.is_some(),
+        }
+    }
+
+    fn owns(&self, key: &Key) -> bool {
+        self.is_document(key)
+    }
+
     fn lane(&self, key: &Key) -> Option<u32> {
         match self {
             Away::Documents => None,
             Away::Rows(rows) => rows.lane(key),
             // All may be joined.
-            Away::Patterns(_) => Some(u32::MAX),
+            Away::Patterns(..) => (!self.is_document(key)).then_some(u32::MAX),
         }
     }
 
@@ -135,10 +160,10 @@ impl Catalogue for Away {
         match self {
             Away::Documents => None,
             Away::Rows(rows) => rows.refuses(commit),
-            Away::Patterns(mappings) => {
+            Away::Patterns(mappings, _) => {
                 let checked = commit.checks.iter().map(|(key, _)| key);
-                let mut keys = commit.writes.iter().map(|write| &write.key).chain(checked);
-                keys.find_map(|key| super::parts_of(key, mappings).err())
+                let keys = commit.writes.iter().map(|write| &write.key).chain(checked);
+                keys.filter(|key| !self.is_document(key)).find_map(|key| super::parts_of(key, mappings).err())
             }
         }
     }
@@ -147,7 +172,7 @@ impl Catalogue for Away {
         match self {
             Away::Documents => Form::Document,
             Away::Rows(rows) => rows.form(key),
-            Away::Patterns(mappings) => {
+            Away::Patterns(mappings, _) => {
                 let found = super::parts_of(key, mappings);
                 let computed = Computed { columns: Fills::Any, from: Fills::Any };
                 found.map_or(Form::Document, |(at, parts)| mappings[at].form(&parts, Fills::Any, computed))
@@ -164,7 +189,7 @@ impl Catalogue for Away {
     }
 
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
-        self.rows().map(|rows| rows.changes_of_text(key, text))
+        self.rows().and_then(|rows| rows.changes_of_text(key, text))
     }
 
     fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {

@@ -1,11 +1,12 @@
 //! Reading and committing rows of mapped tables.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::{Commit, Form, NAMES_BYTES_MAX, ReadError};
+use forebay::store::{Commit, Form, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use tokio_postgres::SimpleQueryMessage;
@@ -23,6 +24,7 @@ use crate::postgres::classify::{self, Failure};
 use crate::postgres::commit::{Changed, Failed};
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
+use crate::postgres::keys::Named;
 use crate::postgres::large::rows_of;
 use crate::postgres::outside::{OutsideBy, Unwatched, Watch};
 use crate::postgres::session::Session;
@@ -37,6 +39,8 @@ pub(in crate::postgres) struct Rows {
     pub(in crate::postgres) decoded: bool,
     /// Those that nothing watches.
     pub(in crate::postgres) unwatched: Unwatched,
+    /// Keys that are documents beside them.
+    pub(in crate::postgres) documents: Option<Arc<Named>>,
     /// The database has said that one is not as it is here.
     altered: AtomicBool,
 }
@@ -69,7 +73,8 @@ impl Rows {
     pub(super) fn of(tables: Vec<Table>) -> Rows {
         let alike = |(at, table): (usize, &Table)| tables[..at].iter().any(|other| other.oid == table.oid);
         let shared = tables.iter().enumerate().any(alike);
-        Rows { tables, shared, decoded: false, unwatched: Unwatched::default(), altered: AtomicBool::new(false) }
+        let (unwatched, altered) = (Unwatched::default(), AtomicBool::new(false));
+        Rows { tables, shared, decoded: false, unwatched, documents: None, altered }
     }
 
     pub(in crate::postgres) fn heed(&self, error: &tokio_postgres::Error) {
@@ -92,6 +97,17 @@ impl Rows {
     pub(in crate::postgres) fn seen_by(mut self, outside: OutsideBy) -> Rows {
         (self.decoded, self.unwatched) = (outside == OutsideBy::Decoding, Unwatched::of(&self.tables, outside));
         self
+    }
+
+    /// Beside them these keys are documents.
+    pub(in crate::postgres) fn beside_documents(mut self, documents: Option<Arc<Named>>) -> Rows {
+        self.documents = documents;
+        self
+    }
+
+    /// Whether `key` is a document, and no row's.
+    pub(in crate::postgres) fn is_document(&self, key: &Key) -> bool {
+        self.documents.as_ref().is_some_and(|named| named.has(key))
     }
 
     /// Statements that every session prepares for them, behind the others.
@@ -219,10 +235,17 @@ impl Rows {
     }
 
     /// What it comes to that the row of `key` is set by one text.
-    pub(in crate::postgres) fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Result<Vec<Change>, String> {
+    pub(in crate::postgres) fn changes_of_text(
+        &self,
+        key: KeyRef<'_>,
+        text: &[u8],
+    ) -> Option<Result<Vec<Change>, String>> {
         let key = key.to_key();
-        let place = self.place(&key)?;
-        self.tables[place.table].changes_of_object(&place.parts, text)
+        let changes = || {
+            let place = self.place(&key)?;
+            self.tables[place.table].changes_of_object(&place.parts, text)
+        };
+        (!self.is_document(&key)).then(changes)
     }
 
     /// `change` of the document of `key` with its text as the database will show it.
@@ -273,11 +296,7 @@ impl Rows {
                 self.take(row, &batch, (identity, watch), &mut changed);
             }
         }
-        for (place, member) in batch.earlier {
-            let Written { write, member: last, .. } = batch.written[place];
-            let told = changed[last].iter().find(|(key, _)| *key == write.key).cloned();
-            changed[member].extend(told);
-        }
+        batch.tell_earlier(&mut changed);
         Ok(changed)
     }
 
@@ -343,6 +362,8 @@ impl Rows {
 
     /// Why `commit` can't be made, as far as the catalogue tells.
     pub(in crate::postgres) fn refuses(&self, commit: &Commit) -> Option<String> {
+        let of_rows = self.without_documents(commit);
+        let commit = of_rows.as_ref().unwrap_or(commit);
         let group = std::slice::from_ref(commit);
         let batch = self.batch(group);
         let made = batch.as_ref().map(|batch| {
@@ -359,7 +380,7 @@ impl Rows {
         })
     }
 
-    fn batch<'a>(&self, group: &'a [Commit]) -> Result<Batch<'a>, Failed> {
+    pub(super) fn batch<'a>(&self, group: &'a [Commit]) -> Result<Batch<'a>, Failed> {
         let refused =
             |member: usize| move |why: String| Failed { failure: Failure::Refused(why), member: Some(member) };
         let (mut script, mut checks) = (Script::default(), Vec::new());
@@ -407,59 +428,7 @@ impl Rows {
                 checks.push((member, at));
             }
         }
-        Ok(Batch { checks, written, earlier, rows, checked, together, script, large })
-    }
-
-    /// At most `limit` keys behind `after`: table by table, in the order of their columns.
-    pub(in crate::postgres) async fn scan(
-        &self,
-        session: &Session,
-        after: Option<&Key>,
-        limit: usize,
-    ) -> Result<Vec<Key>, GetError> {
-        let mut found = Vec::new();
-        let after = match after {
-            Some(key) => Some(self.place(key).map_err(|why| ReadError::Refused { key: key.clone(), why })?),
-            None => None,
-        };
-        let first = after.as_ref().map_or(0, |place| place.table);
-        for (at, table) in self.tables.iter().enumerate().skip(first) {
-            let behind = after.as_ref().filter(|place| place.table == at);
-            let mut parts: Vec<String> =
-                behind.map_or_else(Vec::new, |place| place.parts.iter().map(|part| (*part).to_owned()).collect());
-            // A row whose key would read as another's is passed over, so a page may have to be filled up.
-            while found.len() < limit {
-                let wanted = (limit - found.len()) as i64;
-                let mut parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
-                    parts.iter().map(|part| part as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
-                parameters.push(&wanted);
-                let rows = session.client.query(&table.scan(!parts.is_empty()), &parameters).await?;
-                let keys: Vec<Vec<String>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-                let names = keys.iter().filter_map(|parts| table.mapping.pattern.join(parts));
-                found.extend(names.map(|name| Key::new(0, name.as_bytes())));
-                match keys.into_iter().next_back() {
-                    Some(last) if rows.len() as i64 == wanted => parts = last,
-                    _ => break,
-                }
-            }
-        }
-        let mut bytes = 0;
-        let within = |key: &Key| {
-            let before = bytes;
-            bytes += key.name().len();
-            before < NAMES_BYTES_MAX
-        };
-        Ok(found.into_iter().take_while(within).collect())
-    }
-
-    /// Rows of all tables.
-    pub(in crate::postgres) async fn count(&self, session: &Session) -> Result<u64, GetError> {
-        let mut count = 0;
-        for table in &self.tables {
-            let row = session.client.query_one(&table.count(), &[]).await?;
-            count += row.try_get::<_, i64>(0)? as u64;
-        }
-        Ok(count)
+        Ok(Batch { entered: false, checks, written, earlier, rows, checked, together, script, large })
     }
 }
 
