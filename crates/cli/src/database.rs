@@ -32,6 +32,7 @@ pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
         writers: settings.store_writers,
         row_bytes_max: settings.row_bytes_max,
         mappings: settings.maps.clone(),
+        keys: settings.keys.clone(),
         outside: settings.outside,
         outside_pause: Duration::from_millis(settings.outside_ms),
         ..PostgresOptions::new(address)

@@ -258,7 +258,7 @@ async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, Comm
     tracing::warn!(%error, "starting without the database: writes are buffered until it can be reached");
     let caps = Caps { ordered: false, owned: settings.maps.is_empty(), applies: true };
     let name = format!("postgres (not reached yet) {}", address.place());
-    let catalogue = postgres::catalogue(known.remembered.clone(), &settings.maps);
+    let catalogue = postgres::catalogue(known.remembered.clone(), &settings.maps, &settings.keys);
     // By then something may wait, whether it does now or not.
     let (settings, known) = (Arc::new(settings.clone()), Known { waiting: true, ..known });
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> {

@@ -106,7 +106,7 @@ impl Node {
             policy: settings.policy.policy,
             policy_values: settings.policy.values.clone(),
         };
-        let owned = store.caps().owned;
+        let (owned, has_documents) = (store.caps().owned, store.has_documents());
         let engine = Engine::new(EngineOptions {
             runtime,
             store,
@@ -117,9 +117,11 @@ impl Node {
             history: None,
         });
         engine.start_watching();
-        match owned {
-            true => engine.start_reaper(),
-            false => engine.start_reloading(),
+        if has_documents {
+            engine.start_reaper();
+        }
+        if !owned {
+            engine.start_reloading();
         }
         // Strangers have a small share of the memory, whatever the limit says.
         let share = (memory / STRANGERS_SHARE).max(STRANGER_BYTES_MIN);

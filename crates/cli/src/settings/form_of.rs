@@ -16,6 +16,8 @@ use super::form::{
     ThreadCount, UnwatchedWord,
 };
 #[cfg(feature = "postgres")]
+use super::keys::KeysWord;
+#[cfg(feature = "postgres")]
 use super::map::Maps;
 use super::number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
 
@@ -40,6 +42,7 @@ macro_rules! form_of {
 #[cfg(feature = "postgres")]
 form_of! {
     Maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    KeysWord: Vec<forebay_drivers::postgres::Keys>,
     OutsideWord: forebay_drivers::postgres::OutsideBy,
 }
 

@@ -10,6 +10,8 @@ mod document;
 mod error;
 mod form;
 mod form_of;
+#[cfg(feature = "postgres")]
+mod keys;
 mod literal;
 #[cfg(feature = "postgres")]
 mod map;
@@ -17,6 +19,7 @@ mod names;
 mod number;
 mod shadows;
 mod shares;
+mod store;
 mod typed;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,6 +40,8 @@ use form::{
     ThreadCount, UnwatchedWord,
 };
 use form_of::FormOf;
+#[cfg(feature = "postgres")]
+use keys::KeysWord;
 #[cfg(feature = "postgres")]
 use map::Maps;
 pub use names::{is_like, misspelt};
@@ -89,6 +94,9 @@ pub struct Settings {
     /// Which keys are rows of which tables.
     #[cfg(feature = "postgres")]
     pub maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    /// Which other keys are documents beside them.
+    #[cfg(feature = "postgres")]
+    pub keys: Vec<forebay_drivers::postgres::Keys>,
     /// How what other programs write is seen.
     #[cfg(feature = "postgres")]
     pub outside: forebay_drivers::postgres::OutsideBy,
@@ -258,6 +266,8 @@ impl Default for Settings {
             #[cfg(feature = "postgres")]
             maps: Vec::new(),
             #[cfg(feature = "postgres")]
+            keys: Vec::new(),
+            #[cfg(feature = "postgres")]
             outside: Default::default(),
             outside_ms: 50,
             unwatched_ms: Default::default(),
@@ -368,35 +378,6 @@ impl Settings {
         }
     }
 
-    fn check_store(&self, wrong: &dyn Fn(&str, String) -> Result<(), SettingsError>) -> Result<(), SettingsError> {
-        if self.store.is_local() {
-            #[cfg(feature = "postgres")]
-            if !self.maps.is_empty() {
-                return wrong("map", "--store names no database whose tables these would be".into());
-            }
-            return match self.store_password_file {
-                Some(_) => wrong("store-password-file", "--store names no database that would ask for it".into()),
-                None => Ok(()),
-            };
-        }
-        if self.store_timeout_ms >= self.txn.lock_wait_ms_min {
-            // Otherwise a request that waits for a lock would give up before the one that has it knows that the
-            // database is down.
-            let least = self.txn.lock_wait_ms_min;
-            let why = "that is not below lock-wait-ms-min, which is";
-            return wrong("store-timeout-ms", format!("{why} {least}; raise --lock-wait-ms-min and -max above it"));
-        }
-        if self.durability != Durability::Always && self.on_outage == OnOutage::Refuse {
-            let why = "a database is always asked to have a commit on disk, and with --on-outage refuse nothing is \
-                       kept here; leave it out";
-            return wrong("durability", why.into());
-        }
-        if self.on_outage == OnOutage::Refuse && self.write_back_ms > 0 {
-            return wrong("write-back-ms", "nothing is kept with --on-outage refuse; give --on-outage buffer".into());
-        }
-        Ok(())
-    }
-
     fn check(&self, typed: &Typed) -> Result<(), SettingsError> {
         let wrong = |name: &str, why: String| {
             let (setting, text, origin) = typed.of(name);
@@ -430,7 +411,7 @@ impl Settings {
             return wrong("partitions", why);
         }
         self.shadows.wrong(self.memory, &self.policy).map_or(Ok(()), |(name, why)| wrong(name, why))?;
-        self.check_store(&wrong)?;
+        store::check(self, &wrong)?;
         if self.breaker.pause_ms > self.breaker.pause_ms_max {
             let most = self.breaker.pause_ms_max;
             return wrong("breaker-pause-ms", format!("that is above breaker-pause-ms-max, which is {most}"));

@@ -68,7 +68,7 @@ fn argument(setting: &'static Setting) -> Arg {
         .action(ArgAction::Set)
         .hide_short_help(setting.group == Group::Limits);
     // Only these make sense several times; of all others clap says that they don't.
-    let argument = if matches!(setting.name, "map" | "http-host" | "shadow") {
+    let argument = if matches!(setting.name, "map" | "keys" | "http-host" | "shadow") {
         argument.action(ArgAction::Append)
     } else {
         argument
@@ -206,6 +206,10 @@ fn listed(setting: &Setting, value: &toml::Spanned<DeValue<'_>>) -> Option<Resul
     #[cfg(feature = "postgres")]
     if setting.name == "map" {
         return super::map::of_value(value);
+    }
+    #[cfg(feature = "postgres")]
+    if setting.name == "keys" {
+        return super::keys::of_value(value);
     }
     let _ = (setting, value);
     None

@@ -142,7 +142,7 @@ impl<'a> Call<'a> {
     pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64, relative: bool) -> Result<(), Reply> {
         let moment_ms = u64::try_from(moment_ms).unwrap_or(0);
         if let Known::Documents(documents) = &mut self.known
-            && documents.expiry_is_freshness()
+            && documents.expiry_is_freshness(key)
         {
             return documents.bound_freshness(key, moment_ms, relative).map_err(|error| document_error(&error));
         }
@@ -175,9 +175,9 @@ impl<'a> Call<'a> {
         documents.bound_freshness(key, 0, false).map(|()| true).map_err(|error| document_error(&error))
     }
 
-    /// Whether an expiry is no part of a document.
-    pub fn expiry_is_freshness(&self) -> bool {
-        matches!(&self.known, Known::Documents(documents) if documents.expiry_is_freshness())
+    /// Whether an expiry is no part of the document of `key`.
+    pub fn expiry_is_freshness(&self, key: KeyRef<'_>) -> bool {
+        matches!(&self.known, Known::Documents(documents) if documents.expiry_is_freshness(key))
     }
 
     /// The hash of `key`.

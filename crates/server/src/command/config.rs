@@ -67,7 +67,7 @@ type Shown = (&'static str, fn(&Shared) -> String);
 const SHOWN: &[Shown] = &[
     ("appendonly", |_| "no".into()),
     ("save", |_| String::new()),
-    ("databases", |shared| if shared.engine.store().caps().owned { SPACES.to_string() } else { "1".into() }),
+    ("databases", |shared| if shared.engine.store().has_documents() { SPACES.to_string() } else { "1".into() }),
     ("bind", |shared| shared.address.get().map_or_else(String::new, |address| address.ip().to_string())),
     ("port", |shared| shared.address.get().map_or_else(|| "0".into(), |address| address.port().to_string())),
     ("maxclients", |shared| shared.limits.clients_max.to_string()),

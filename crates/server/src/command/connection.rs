@@ -105,8 +105,10 @@ fn echo(_: &mut Session, frame: Frame<'_>) -> Reply {
 
 fn select(session: &mut Session, frame: Frame<'_>) -> Reply {
     match database(frame.arg(1)) {
-        // In front of tables that others write to there is one key space.
-        Ok(space) if space > 0 && !session.shared.engine.store().caps().owned => Reply::error(errors::DATABASE_RANGE),
+        // In front of tables that others write to there is one key space, unless there are documents beside them.
+        Ok(space) if space > 0 && !session.shared.engine.store().has_documents() => {
+            Reply::error(errors::DATABASE_RANGE)
+        }
         Ok(space) => {
             session.space = space;
             Reply::OK

@@ -89,7 +89,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "flushdb",
         syntax: "[ASYNC|SYNC]",
-        summary: "Removes all keys of this database",
+        summary: "Removes all keys of this database but rows of mapped tables",
         group: Group::Server,
         arity: -1,
         keys: Keys::None,
@@ -99,7 +99,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "flushall",
         syntax: "[ASYNC|SYNC]",
-        summary: "Removes all keys of all databases",
+        summary: "Removes all keys of all databases but rows of mapped tables",
         group: Group::Server,
         arity: -1,
         keys: Keys::None,
@@ -135,7 +135,7 @@ async fn page(
     let mut keys =
         engine.store().scan(session.space, after, limit).await.map_err(|error| read_error(session, error))?;
     let last = if ended(&keys, limit) { None } else { keys.last().cloned() };
-    if engine.store().caps().owned {
+    if engine.store().has_documents() {
         let now_ms = engine.runtime().now_ms();
         let expired = engine.store().expired(now_ms, EXPIRED_MAX).await.map_err(|error| read_error(session, error))?;
         if ended(&expired, EXPIRED_MAX) {
@@ -348,7 +348,7 @@ fn flush<'a>(session: &'a mut Session, frame: Frame<'a>, all: bool) -> BoxFuture
             _ => return Reply::error(errors::SYNTAX),
         }
         let shared = session.shared.clone();
-        if !shared.engine.store().caps().owned {
+        if !shared.engine.store().has_documents() {
             let name = frame.arg(0).to_ascii_uppercase();
             let name = String::from_utf8_lossy(&name);
             return Reply::error(format!(

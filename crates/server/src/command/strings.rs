@@ -197,7 +197,7 @@ fn set_effect(frame: Frame<'_>) -> Effect {
 fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: &[u8], expires: Option<Moment>) -> Result<(), Reply> {
     let expires_at_ms = expires.map(|expires| expires.at_ms);
     let relative = expires.is_some_and(|expires| expires.relative);
-    if let Some(at_ms) = expires_at_ms.filter(|_| call.expiry_is_freshness()) {
+    if let Some(at_ms) = expires_at_ms.filter(|_| call.expiry_is_freshness(key)) {
         call.change(key, Change::Put(Value::bytes(bytes)))?;
         return call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX), relative);
     }
