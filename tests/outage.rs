@@ -7,6 +7,8 @@ mod altered;
 mod answered;
 #[path = "outage/appends.rs"]
 mod appends;
+#[path = "outage/beside.rs"]
+mod beside;
 #[path = "outage/blind.rs"]
 mod blind;
 #[path = "outage/clock.rs"]

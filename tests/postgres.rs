@@ -5,6 +5,8 @@ mod absent;
 mod common;
 #[path = "postgres/deletions.rs"]
 mod deletions;
+#[path = "postgres/keys.rs"]
+mod keys;
 #[path = "postgres/leased.rs"]
 mod leased;
 #[path = "postgres/outside.rs"]

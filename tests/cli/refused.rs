@@ -62,3 +62,50 @@ fn an_error_says_what_helps() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && !text.contains("bench"), "{text}");
 }
+
+/// `--keys` beside `--map`: what contradicts is one line that says what to do, before the database is asked.
+#[cfg(feature = "postgres")]
+#[test]
+fn keys_that_contradict_mappings_are_refused_in_one_line() {
+    let folder = folder();
+    let store = ["--store", "postgres://app@127.0.0.1:1/shop"];
+    let map = ["--map", "user:{id} -> users(id)"];
+    let refused =
+        |settings: &[&[&str]]| refusal(forebay(folder.path(), &[&["config"], &settings.concat()[..]].concat()));
+    let of = |keys: &str| refused(&[&store, &map, &["--keys", keys]]);
+    for keys in ["user:* -> documents", "user:{id} -> documents", "user:1 -> documents", "user:{id}:cart -> documents"]
+    {
+        let error = of(keys);
+        let says = "each such key has the form of --map 'user:{id} -> users(id)' and stays its row; give other keys";
+        assert!(error.contains(says), "{keys}: {error}");
+    }
+    for (keys, says) in [
+        ("s:* -> memory", "'memory' is not built yet: use documents, as in 's:* -> documents'"),
+        ("s:* -> rows", "keys can't be 'rows'; give documents"),
+        ("s:*", "give PATTERN -> documents"),
+        (" -> documents", "the pattern is empty; '*' stands for all keys"),
+        ("s:{id -> documents", "a closing brace is missing"),
+    ] {
+        let error = of(keys);
+        assert!(error.starts_with("--keys '") && error.contains(says), "{keys}: {error}");
+    }
+    assert!(refused(&[&store, &["--keys", "s:* -> documents"]]).contains("without --map all keys are documents"));
+    assert!(refused(&[&["--keys", "s:* -> documents"]]).contains("--store names no database"));
+    fs::write(folder.path().join("f.toml"), "keys = ['s:* -> documents', 3]\n").expect("written");
+    assert!(refused(&[&["--config", "f.toml"]]).contains("f.toml line 1: a list of keys holds texts"));
+    fs::write(
+        folder.path().join("f.toml"),
+        "map = 'user:{id} -> users(id)'\nkeys = ['s:* -> documents', 'user:1 -> documents']\n",
+    )
+    .expect("written");
+    assert!(refused(&[&store, &["--config", "f.toml"]]).contains("has the form of --map"));
+    fs::write(folder.path().join("f.toml"), "map = 'user:{id} -> users(id)'\nkeys = ['s:* -> documents', '{x}!']\n")
+        .expect("written");
+    assert!(refused(&[&store, &["--config", "f.toml"]]).contains("give PATTERN -> documents"));
+    let shown = forebay(
+        folder.path(),
+        &[&["config"], &store[..], &map, &["--keys", "s:* -> documents", "--keys", "t -> documents"]].concat(),
+    );
+    let shown = String::from_utf8_lossy(&output(shown).stdout).into_owned();
+    assert!(shown.contains("s:* -> documents; t -> documents"), "{shown}");
+}

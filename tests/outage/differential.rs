@@ -217,12 +217,15 @@ enum Ground {
     /// Rows with columns that the database fills, alone: elsewhere a new one is rarely met again.
     Filled,
     Documents,
+    /// Rows, and documents beside them.
+    Beside,
 }
 
 impl Ground {
     fn draw(self, draw: &mut Draw, owners: &[bool; 3]) -> Drawn {
         match (self, draw.below(10)) {
-            (Ground::Documents, _) => document(draw),
+            (Ground::Documents, _) | (Ground::Beside, 5..) => document(draw),
+            (Ground::Beside, _) => Ground::Rows.draw(draw, owners),
             (Ground::Pairs, _) => pair(draw),
             (Ground::Filled, _) => filled(draw),
             (Ground::Rows, 0..=3) => cart(draw),
@@ -241,6 +244,7 @@ impl Ground {
         match self {
             Ground::Documents => [named("text", 2), named("hash", 2), named("set", 2), named("queue", 2)].concat(),
             Ground::Filled => named("filled", 3),
+            Ground::Beside => [Ground::Rows.keys(), Ground::Documents.keys()].concat(),
             Ground::Rows | Ground::Pairs => {
                 let pairs = ["left", "right", "third"].map(|name| named(name, 3)).concat();
                 let rest = [named("watch", 2), named("owner", 3), named("pet", 4), pairs];
@@ -252,6 +256,7 @@ impl Ground {
     fn open(self, server: &Server, more: &[&str]) -> (String, Forebay) {
         let database = server.database();
         let maps = if self == Ground::Documents { &[] } else { &MAPS[..] };
+        let keys = if self == Ground::Beside { &["--keys", "* -> documents"][..] } else { &[] };
         if self != Ground::Documents {
             server.sql(&database, TABLES);
             let mut init = forebay_command();
@@ -260,14 +265,19 @@ impl Ground {
         }
         // However busy the machine is, that is no outage.
         let patient = ["--store-timeout-ms", "20000", "--lock-wait-ms-min", "30000", "--lock-wait-ms-max", "40000"];
-        let forebay = start(server, &database, &[maps, more, &patient, &["--durability", "never"]].concat());
+        let forebay = start(server, &database, &[maps, keys, more, &patient, &["--durability", "never"]].concat());
         (database, forebay)
     }
 
     fn holds(self, server: &Server, database: &str) -> Vec<String> {
-        let asked = if self == Ground::Documents { DOCUMENTS } else { ROWS };
+        let asked: &[&str] = match self {
+            Ground::Documents => &[DOCUMENTS],
+            Ground::Beside => &[ROWS, DOCUMENTS],
+            _ => &[ROWS],
+        };
         asked
-            .split(';')
+            .iter()
+            .flat_map(|asked| asked.split(';'))
             .flat_map(|one| server.sql(database, one).lines().map(str::to_owned).collect::<Vec<_>>())
             .collect()
     }
@@ -332,7 +342,7 @@ fn differs(server: &Server, ground: Ground, more: &[&str], seed: u64, windows: u
     assert_eq!(ground.holds(server, &database), ground.holds(server, &other), "{what}: {}", story());
 }
 
-const VARIANTS: [(Ground, &[&str]); 8] = [
+const VARIANTS: [(Ground, &[&str]); 10] = [
     (Ground::Rows, &[]),
     (Ground::Rows, &["--drain", "serial"]),
     (Ground::Rows, &["--write-back-ms", "300"]),
@@ -341,6 +351,8 @@ const VARIANTS: [(Ground, &[&str]); 8] = [
     (Ground::Pairs, &[]),
     (Ground::Filled, &[]),
     (Ground::Filled, &["--write-back-ms", "300"]),
+    (Ground::Beside, &[]),
+    (Ground::Beside, &["--write-back-ms", "300"]),
 ];
 
 #[test]
