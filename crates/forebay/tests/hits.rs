@@ -6,13 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay::cache::{AccessKind, Accessed, Begin, Cache, CacheOptions, Context, Look, Watcher, charge};
+use forebay::cache::{AccessKind, Accessed, Begin, Cache, CacheOptions, Context, Look, Watcher};
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::mutation::{self, Fault};
-use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{
-    Access, Choice, Hits, Learned, Order, POLICIES, Parameter, Policy, Settings, Slot, Unit, Why, choose,
-};
+use forebay::policy::{Access, Hits, Learned, Order, POLICIES, Policy, Settings, Slot, Why, choose};
 use forebay::runtime::simulated::SplitMix;
 use forebay::{Key, Read, Value, Version};
 
@@ -408,45 +405,6 @@ fn what_waits_is_bounded() {
     assert_eq!(with_keys(choose("detox").expect("known").policy, 10).hits_waiting_bytes(), 0);
 }
 
-/// One partition of documents decides as the simulator's frame around the same order, which shares no code with it: on
-/// reads that fill on a miss, and on removals. Policies that remember more than their entries are left out: that takes a
-/// part of the budget here and none there.
-#[test]
-fn every_policy_decides_as_a_bare_cache() {
-    const BUDGET_BYTES: usize = 6_000;
-    let mut alike = Vec::new();
-    for policy in POLICIES {
-        let value = |parameter: &Parameter| if parameter.name == "charge" { 0.0 } else { parameter.default };
-        let choice = Choice { policy, values: policy.parameters.iter().map(value).collect() };
-        let policy_values = choice.values.clone();
-        let cache = Cache::new(&CacheOptions { budget_bytes: BUDGET_BYTES, partitions: 1, policy, policy_values });
-        let mut bare = Bare::new(policy, &choice.settings(Unit::Bytes, BUDGET_BYTES as u64));
-        let mut random = SplitMix::new(7);
-        let differs = (0..6_000).find(|_| {
-            let number = if random.below(2) == 0 { random.below(20) } else { random.below(400) };
-            let (this, hash) = (key(number), hash(number));
-            if random.below(40) == 0 {
-                cache.remove(&this);
-                bare.invalidate(hash);
-                return false;
-            }
-            let read = read(1, 1 + number % 7 * 40);
-            let hit = cache.get(this.borrow(), &Context::default()).is_some();
-            if !hit {
-                fill(&cache, &this, &read, &Context::default());
-            }
-            let served = bare.access(Access::read(hash, charge(&this, &read, policy) as u32));
-            let cached = cache.peek(this.borrow()).is_some();
-            hit != (served == Served::Hit) || cached != bare.contains(hash)
-        });
-        let remembers = bare.ghost_bytes() + bare.learned_bytes() > 0;
-        assert!(remembers || differs.is_none(), "{}: step {differs:?}", policy.name);
-        alike.extend((!remembers).then_some(policy.name));
-    }
-    println!("{alike:?}");
-    assert!(alike.contains(&"lru") && alike.contains(&"sieve") && alike.contains(&"gdsf"), "{alike:?}");
-}
-
 /// Locks of partitions for 6,400 hits under each policy, and beside a watcher.
 #[test]
 fn a_hit_takes_no_lock_or_seldom() {
@@ -484,8 +442,8 @@ fn a_hit_takes_no_lock_or_seldom() {
     }
 }
 
-/// A miss takes the lock of its partition twice: to begin the fill, and to put in what the store answered. A look before
-/// it takes none.
+/// A miss takes the lock of its partition twice: to begin the fill, and to put in what the store answered. A look
+/// before it takes none.
 #[test]
 fn a_miss_takes_two_locks() {
     let cache = with_keys(choose("s3-fifo").expect("known").policy, 1);

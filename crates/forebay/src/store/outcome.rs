@@ -11,8 +11,8 @@ pub enum CommitOutcome {
     /// Applied when it was sent before. Lists what the documents that it wrote are now, as far as the store can say. Of
     /// a store that forebay owns they are known: it says that none is different ([`CommitOutcome::Committed`]).
     Repeated(Vec<Since>),
-    /// Not applied: these keys have another version than `checks` says. None: no version is other, and the store gave it
-    /// up for another transaction.
+    /// Not applied: these keys have another version than `checks` says. None: no version is other, and the store gave
+    /// it up for another transaction.
     Conflict(Vec<Key>),
     /// Not applied, and never will be: the store refuses it for this reason.
     Refused(String),
