@@ -7,8 +7,8 @@ use forebay::runtime::simulated::SplitMix;
 use forebay::{Key, Read, Value, Version};
 
 /// One partition of documents decides as the simulator's frame around the same order, which shares no code with it:
-/// on reads that fill on a miss, and on removals. Policies that remember more than their entries are left out: that takes a
-/// part of the budget here and none there.
+/// on reads that fill on a miss, and on removals. Policies that remember more than their entries are left out: that
+/// takes a part of the budget here and none there.
 #[test]
 fn every_policy_decides_as_a_bare_cache() {
     const BUDGET_BYTES: usize = 6_000;
