@@ -32,10 +32,9 @@ fn every_policy_decides_as_a_bare_cache() {
             let value = Value::bytes(vec![b'x'; 1 + number as usize % 7 * 40]);
             let read = Read { value: Some(value), version: Version { incarnation: 1, sequence: 1 } };
             let hit = cache.get(this.borrow(), &Context::default()).is_some();
-            if !hit {
-                if let Begin::Lead(fill) = cache.begin_fill(&this) {
-                    fill.complete(&read, &Context::default(), AccessKind::Read);
-                }
+            let begun = (!hit).then(|| cache.begin_fill(&this));
+            if let Some(Begin::Lead(fill)) = begun {
+                fill.complete(&read, &Context::default(), AccessKind::Read);
             }
             let served = bare.access(Access::read(hash, charge(&this, &read, policy) as u32));
             let cached = cache.peek(this.borrow()).is_some();
