@@ -17,7 +17,16 @@ pub enum Leases {
     Mean,
     /// Algorithm 1 of the paper.
     Paper,
-    /// [`Gaps::term`]: what costs least.
+    /// [`Gaps::renewed`]: what costs least where validated copies begin their leases again.
+    Renewed {
+        /// What an abort costs, in misses.
+        abort: f64,
+        /// The longest lease, in seconds.
+        length_max: f64,
+        /// The share of the misses that a copy saves at least, to be kept at all.
+        least: f64,
+    },
+    /// [`Gaps::term`]: the cheaper one of two rules.
     Cheapest {
         /// From a read to its verdict, in seconds.
         verdict: f64,
@@ -75,6 +84,10 @@ impl Leases {
                 let term = gaps.term(verdict, abort);
                 term.is_worth(least).then(|| term.drawn(chance, length_max))
             }
+            Leases::Renewed { abort, length_max, least } => {
+                let term = gaps.renewed(abort + 1.0);
+                term.is_worth(least).then(|| term.drawn(chance, length_max))
+            }
         }
     }
 }
@@ -84,6 +97,7 @@ mod tests {
     use super::*;
 
     const CHEAPEST: Leases = Leases::Cheapest { verdict: 0.001, abort: 5.0, length_max: 60.0, least: 0.05 };
+    const RENEWED: Leases = Leases::Renewed { abort: 5.0, length_max: 60.0, least: 0.05 };
 
     /// A read a millisecond, and a write in 19.
     #[test]
@@ -97,6 +111,8 @@ mod tests {
         let tenth = length(Leases::Chance(0.1)).unwrap_or_default();
         assert!((1.0 - (-tenth / 0.019).exp() - 0.1).abs() < 1e-12, "{tenth}");
         assert!(length(CHEAPEST).is_some_and(|length| length < 0.006), "aborts cost");
+        // However often it is read.
+        assert!(length(RENEWED).is_some_and(|length| (length - 0.019 * 1.2f64.ln()).abs() < 1e-12));
     }
 
     #[test]
@@ -122,7 +138,9 @@ mod tests {
 
     #[test]
     fn what_is_written_more_often_than_read_is_not_kept() {
-        assert_eq!(CHEAPEST.length(Some(1.0), 10.0, 0.5), None);
-        assert_eq!(CHEAPEST.length(Some(1.0), 0.0, 0.5), Some(60.0));
+        for leases in [CHEAPEST, RENEWED] {
+            assert_eq!(leases.length(Some(1.0), 10.0, 0.5), None);
+            assert_eq!(leases.length(Some(1.0), 0.0, 0.5), Some(60.0));
+        }
     }
 }

@@ -13,6 +13,9 @@
 /// Most steps of Newton's method, which needs 3 to 8.
 const STEPS_MAX: usize = 60;
 
+/// The greatest share of reads without a verdict that is reckoned with: without any, leases would not end.
+const ALONE_MAX: f64 = 0.99;
+
 /// Mean times between the reads of one document in one cache, and between its writes by others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gaps {
@@ -215,6 +218,43 @@ impl Gaps {
         kappa * (used - fresh) + 1.0 - used
     }
 
+    /// What a read costs under leases of `length` that a verdict begins again, where a share `alone` of the reads gets
+    /// none: their transactions end without a message. Such a read costs nothing, stale or not, and renews nothing.
+    pub fn cost_partly_judged(self, length: f64, kappa: f64, alone: f64) -> f64 {
+        let alone = alone.clamp(0.0, ALONE_MAX);
+        let (writes, verdicts) = (1.0 / self.write, (1.0 - alone) / self.read);
+        // A lease ends with a verdict or, where none came, with a miss.
+        let missed = (-verdicts * length).exp();
+        let both = if length.is_infinite() { 1.0 } else { -(-(verdicts + writes) * length).exp_m1() };
+        let stale = 1.0 - missed - verdicts / (verdicts + writes) * both;
+        (missed + kappa * stale) / (1.0 + alone / (1.0 - alone) * (1.0 - missed))
+    }
+
+    /// The length that costs least there. A use costs a stale read by its chance; a miss costs itself, and the reads
+    /// without a verdict that a renewed lease has begun with. So `kappa (1 - e^-u) = 1 + cost alone / (1 - alone)`,
+    /// which is solved by turns.
+    pub fn partly_judged(self, kappa: f64, alone: f64) -> f64 {
+        let alone = alone.clamp(0.0, ALONE_MAX);
+        let mut length = self.renewing(kappa);
+        for _ in 0..STEPS_MAX {
+            let kept = 1.0 + self.cost_partly_judged(length, kappa, alone) * alone / (1.0 - alone);
+            let next = self.renewing(kappa / kept);
+            let done = next.is_infinite() || (next - length).abs() <= 1e-12 * next;
+            length = next;
+            if done {
+                break;
+            }
+        }
+        length
+    }
+
+    /// The lease to use where each verdict begins it again. Reads without a verdict hardly change it: see
+    /// [`Gaps::partly_judged`].
+    pub fn renewed(self, kappa: f64) -> Term {
+        let length = self.renewing(kappa);
+        Term { rule: Rule::Renewing, length, cost: self.cost_renewing(length, kappa) }
+    }
+
     /// The lease to use where each transaction is validated: the rule that costs less. `verdict`: the time from a read
     /// to its verdict, during which further reads find the same stale copy; `abort`: what an abort costs, in misses.
     pub fn term(self, verdict: f64, abort: f64) -> Term {
@@ -310,6 +350,24 @@ mod tests {
         assert!((term.cost - 0.159).abs() < 0.02, "{term:?}");
         let written = Gaps { read: 10.0, write: 1.0 }.term(0.0, 5.0);
         assert!(!written.is_worth(0.05), "{written:?}");
+    }
+
+    /// Where each read gets a verdict, it is the rule of those that renew; else no other length costs less.
+    #[test]
+    fn reads_without_a_verdict_lengthen_leases_a_little() {
+        let gaps = Gaps { read: 1.0, write: 100.0 };
+        let (length, cost) = (gaps.renewing(6.0), gaps.cost_renewing(gaps.renewing(6.0), 6.0));
+        assert!((gaps.partly_judged(6.0, 0.0) / length - 1.0).abs() < 1e-9);
+        assert!((gaps.cost_partly_judged(length, 6.0, 0.0) / cost - 1.0).abs() < 1e-9);
+        for (gaps, kappa, alone) in [(gaps, 6.0, 0.5), (gaps, 6.0, 0.8), (Gaps { read: 5.0, write: 3.0 }, 5.0, 0.3)] {
+            let best = gaps.partly_judged(kappa, alone);
+            let cost = |length: f64| gaps.cost_partly_judged(length, kappa, alone);
+            assert!(best > gaps.renewing(kappa), "{alone}");
+            assert!([0.5, 0.9, 1.1, 2.0].iter().all(|other| cost(best) < cost(best * other)), "{alone}");
+            assert!(cost(gaps.renewing(kappa)) < 1.02 * cost(best), "{alone}");
+        }
+        let unseen = gaps.partly_judged(6.0, 0.8);
+        assert!((unseen - 22.872).abs() < 0.001 && (length - 18.232).abs() < 0.001, "{unseen} {length}");
     }
 
     #[test]
