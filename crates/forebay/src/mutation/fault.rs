@@ -344,6 +344,8 @@ pub enum Fault {
     SettledAtDecision,
     /// What a validator knows as the last read of a key is the read that came last.
     LatestReadAssigned,
+    /// Where clients tell each other what is complete, those that are silent are not waited for, and may still write.
+    SilentDropped,
     /// A validator takes what it has forgotten for what never was.
     FreshnessUnchecked,
     /// A validator that begins again counts on nothing having been promised.

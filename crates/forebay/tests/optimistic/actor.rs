@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use forebay::mutation::{Fault, on};
 use forebay::txn::optimistic::{Client, Effect, End, Event, Level, Message, Node, Reason, Served, Stamp};
 use forebay::{Data, Key, Value};
 
@@ -39,7 +40,12 @@ pub struct Actor {
     pub last: Option<bool>,
     /// Stale keys that were named, and the versions that had been read.
     named: BTreeMap<Key, Stamp>,
+    /// Of the other clients: below which stamp they said to have no transaction, and when, by the world's clock.
+    low: BTreeMap<u32, (Stamp, u64)>,
 }
+
+/// With a fault: a client that has said nothing for so long is not waited for.
+const SILENT_US: u64 = 6_000;
 
 /// What the world does for an actor.
 pub enum Wanted {
@@ -52,7 +58,16 @@ pub enum Wanted {
 
 impl Actor {
     pub fn new(core: Client, life: u32, clock: Clock) -> Actor {
-        Actor { core, life, clock, paused_until_us: 0, current: None, last: None, named: BTreeMap::new() }
+        Actor {
+            core,
+            life,
+            clock,
+            paused_until_us: 0,
+            current: None,
+            last: None,
+            named: BTreeMap::new(),
+            low: BTreeMap::new(),
+        }
     }
 
     /// The core does a step at `now_us` of the world.
@@ -75,6 +90,16 @@ impl Actor {
             }
         }
         Ok(wanted)
+    }
+
+    /// Another client has no transaction below `low`. Below which stamp there is none at all (section 4.4), if all
+    /// `clients` have said.
+    pub fn watermark(&mut self, of: u32, low: Stamp, clients: usize, now_us: u64) -> Option<Stamp> {
+        self.low.insert(of, (low, now_us));
+        let heard = |(_, heard_us): &&(Stamp, u64)| now_us < heard_us + SILENT_US || !on(Fault::SilentDropped);
+        let others = self.low.values().filter(heard).map(|(low, _)| *low);
+        let all = self.low.len() + 1 == clients;
+        all.then(|| others.chain([self.core.low_water(self.clock.now_us(now_us))]).min()).flatten()
     }
 
     /// A transaction begins.

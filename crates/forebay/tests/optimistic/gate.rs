@@ -43,6 +43,8 @@ const GATE: &[Expected] = &[
     (Fault::StaleKept, Scenario::Calm, 0..100),
     (Fault::AgeIgnored, Scenario::Calm, 0..100),
     (Fault::StrictUnheld, Scenario::Strict, 660..1660),
+    (Fault::SilentDropped, Scenario::Watermarks, 0..400),
+    (Fault::LatestReadAssigned, Scenario::Paper, 0..1000),
 ];
 
 /// Puts each fault back and panics unless a world is broken within so many seeds that is well without it.

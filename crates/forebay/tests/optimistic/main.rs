@@ -67,3 +67,13 @@ fn validators_that_begin_again() {
 fn strict() {
     run_all("strict", Scenario::Strict);
 }
+
+/// Both are well, but for what `gate.rs` puts back: few seeds, since nothing of forebay works so.
+#[test]
+fn what_clients_tell_each_other() {
+    for seed in range::seeds(30, SEEDS_NIGHTLY) {
+        for scenario in [Scenario::Watermarks, Scenario::Paper] {
+            run(seed, scenario).unwrap_or_else(|broken| panic!("seed {seed} of {scenario:?}: {broken}"));
+        }
+    }
+}

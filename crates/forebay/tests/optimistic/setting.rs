@@ -19,6 +19,17 @@ pub enum Scenario {
     Restarts,
     /// Strict transactions; for odd seeds with all that may go wrong.
     Strict,
+    /// What is complete, clients tell each other, in place of validators (section 4.4 of the paper). Clients pause.
+    Watermarks,
+    /// That, and the paper's algorithms 2 and 3, but stale copies go. No client pauses.
+    Paper,
+}
+
+impl Scenario {
+    /// Whether clients tell each other what is complete.
+    pub fn has_watermarks(self) -> bool {
+        matches!(self, Scenario::Watermarks | Scenario::Paper)
+    }
 }
 
 /// What happened.
@@ -70,7 +81,7 @@ impl Ran {
         let crashed = *crashes > 100;
         let all_happened = crashed && [pauses, cuts, jumps].into_iter().all(|of| *of > 100) && *unacknowledged > 0;
         let wanted = match scenario {
-            Scenario::Calm => true,
+            Scenario::Calm | Scenario::Watermarks | Scenario::Paper => true,
             Scenario::Restarts => crashed,
             Scenario::Faults | Scenario::Strict => all_happened,
         };
@@ -106,7 +117,8 @@ impl Setting {
     pub fn draw(seed: u64, scenario: Scenario, random: &mut SplitMix) -> Setting {
         let mut up_to = |least: u64, most: u64| least + random.below(most - least + 1);
         let restarts = scenario == Scenario::Restarts;
-        let faulty = scenario != Scenario::Calm && (scenario != Scenario::Strict || seed % 2 == 1);
+        let calm = scenario == Scenario::Calm || scenario.has_watermarks();
+        let faulty = !calm && (scenario != Scenario::Strict || seed % 2 == 1);
         let calmly_strict = scenario == Scenario::Strict && !faulty;
         let (validators_max, clients_max) = if calmly_strict { (5, 8) } else { (8, 16) };
         let shards = up_to(1 + u64::from(restarts), 4) as u16;
@@ -117,7 +129,8 @@ impl Setting {
             drawn => [400, 2_000, 5_000][drawn as usize],
         };
         let keys = if calmly_strict { up_to(6, 12) } else { up_to(3, 6) };
-        Setting {
+        let literal = scenario == Scenario::Paper;
+        let mut setting = Setting {
             scenario,
             faulty,
             layout,
@@ -132,7 +145,7 @@ impl Setting {
                 keep_us: [12_000, 20_000, 100_000][up_to(0, 2) as usize],
                 versions_max: [6, 1_000][up_to(0, 1) as usize],
                 recover_us: if restarts { up_to(3_000, 12_000) } else { up_to(20_000, 60_000) },
-                literal: false,
+                literal,
                 tells: |_| false,
             },
             keeping: ShardOptions {
@@ -147,7 +160,12 @@ impl Setting {
             doubled: if faulty { up_to(0, 20) } else { 0 },
             delay_us: if calmly_strict { 200 } else { up_to(200, 1_500) },
             late: if restarts || calmly_strict { 15 } else { 3 },
+        };
+        if literal {
+            setting.options.rules = Rules { evict: true, ..Rules::PAPER };
+            setting.options.freshest = true;
         }
+        setting
     }
 
     /// Its network.

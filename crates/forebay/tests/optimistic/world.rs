@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay::mutation::{Fault, on};
 use forebay::runtime::simulated::SplitMix;
-use forebay::txn::optimistic::{Client, Event, Level, Message, Node, Shard, Stamp};
+use forebay::txn::optimistic::{Client, Event, Level, Message, Node, Resolved, Shard, Stamp};
 use forebay::txn::validator::Validator;
 
 use crate::actor::{Actor, Record, Script, Wanted};
@@ -25,6 +25,8 @@ enum Happening {
 const TROUBLE_US: u64 = 400_000;
 /// How long all has to be quiet at the end.
 const QUIET_US: u64 = 700_000;
+/// Among what goes wrong: a client pauses.
+const PAUSES: u64 = 3;
 const JUMP_US: i64 = 3_600_000_000;
 
 struct World {
@@ -108,7 +110,7 @@ impl World {
             self.happen_in(2_000, Happening::Tick(Node::Client(at as u32)));
             self.happen_in(3_000, Happening::Next(at, self.actors[at].life));
         }
-        if self.setting.faulty {
+        if self.setting.faulty || self.setting.scenario == Scenario::Watermarks {
             self.happen_in(10_000, Happening::Trouble);
         }
     }
@@ -234,6 +236,9 @@ impl World {
                     self.happen_in(until_us - now_us, Happening::Arrives(from, to, message));
                     return Ok(());
                 }
+                if let (Node::Client(of), Message::Resolved(.., low)) = (from, &message) {
+                    return self.hears_low(at, of, low.closed);
+                }
                 let wanted = self.actors[at].step(Event::Message(from, message), now_us, &mut self.records)?;
                 self.do_wanted(at, wanted);
             }
@@ -252,6 +257,29 @@ impl World {
         Ok(())
     }
 
+    /// A client hears below which stamp another has no transaction. For it that is what all validators have resolved.
+    fn hears_low(&mut self, at: usize, of: u32, low: Stamp) -> Result<(), Broken> {
+        let (clients, now_us) = (self.actors.len(), self.now_us);
+        let Some(closed) = self.actors[at].watermark(of, low, clients, now_us) else { return Ok(()) };
+        for number in 0..self.setting.layout.validators {
+            let told = Message::Resolved(number, 1, Resolved { closed, held: Vec::new() });
+            let event = Event::Message(Node::Validator(number), told);
+            let wanted = self.actors[at].step(event, now_us, &mut self.records)?;
+            self.do_wanted(at, wanted);
+        }
+        Ok(())
+    }
+
+    /// A client tells the others below which stamp it has no transaction.
+    fn tell_low(&mut self, at: usize) {
+        let actor = &self.actors[at];
+        let closed = actor.core.low_water(actor.clock.now_us(self.now_us));
+        let (from, told) = (actor.life, Message::Resolved(0, 1, Resolved { closed, held: Vec::new() }));
+        let others = self.actors.iter().map(|other| other.life).filter(|other| *other != from);
+        let sent = others.map(|other| (Node::Client(other), told.clone())).collect();
+        self.send_all(Node::Client(from), sent);
+    }
+
     fn tick(&mut self, node: Node) -> Result<(), Broken> {
         let now_us = self.now_us;
         match node {
@@ -261,6 +289,9 @@ impl World {
                 if self.actors[at].paused_until_us <= now_us {
                     let wanted = self.actors[at].step(Event::Tick, now_us, &mut self.records)?;
                     self.do_wanted(at, wanted);
+                    if self.setting.scenario.has_watermarks() {
+                        self.tell_low(at);
+                    }
                 }
             }
             Node::Validator(number) => {
@@ -268,7 +299,7 @@ impl World {
                 let (validator, epoch, clock) = &mut self.validators[usize::from(number)];
                 let (Some(validator), epoch) = (validator, *epoch) else { return Ok(()) };
                 let mut sent = validator.tick(clock.now_us(now_us));
-                if let Some(resolved) = validator.resolved() {
+                if let Some(resolved) = validator.resolved().filter(|_| !self.setting.scenario.has_watermarks()) {
                     let told = Message::Resolved(number, epoch, resolved);
                     sent.extend(self.actors.iter().map(|actor| (Node::Client(actor.life), told.clone())));
                 }
@@ -301,7 +332,12 @@ impl World {
         let next_us = self.random.below(if restarts { 12_000 } else { 25_000 });
         self.happen_in(next_us, Happening::Trouble);
         let at = self.random.below(self.actors.len() as u64) as usize;
-        match if restarts { self.random.below(3) } else { self.random.below(8) } {
+        let what = match self.setting.scenario {
+            Scenario::Watermarks => PAUSES,
+            Scenario::Restarts => self.random.below(3),
+            _ => self.random.below(8),
+        };
+        match what {
             0 | 1 => {
                 let number = self.random.below(self.validators.len() as u64) as u16;
                 if self.validators[usize::from(number)].0.take().is_some() {
@@ -316,7 +352,7 @@ impl World {
                 }
             }
             2 => self.client_vanishes(at),
-            3 | 4 => {
+            PAUSES | 4 => {
                 self.ran.pauses += 1;
                 self.actors[at].paused_until_us = self.now_us + 10_000 + self.random.below(110_000);
             }
