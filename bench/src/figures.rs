@@ -27,6 +27,11 @@ impl Summary {
         Summary { median, low: *low, high: *high }
     }
 
+    /// How far a run is from the median at most.
+    pub fn spread(&self) -> f64 {
+        (self.high - self.median).max(self.median - self.low)
+    }
+
     /// With `digits` behind the point: `0.91 (0.88-0.95)`.
     pub fn plain(&self, digits: usize) -> String {
         let Summary { median, low, high } = self;

@@ -1,4 +1,5 @@
-//! A figure's data as text, one line for each point, and back again.
+//! A figure's data as text, one line for each point, and back again. Of points that are medians of several runs, a
+//! fifth field says how far the others are from it at most.
 //!
 //! What else a picture shows stands above the points, in comments. They say what the axes count (`# axes`) and which
 //! of them grow by factors (`# factors`). They also have the names of bars (`# names`), and parts of x that are
@@ -33,9 +34,10 @@ pub(super) fn written(charts: &[Chart]) -> String {
     text += &format!("{COLUMNS}\n");
     for chart in charts {
         for series in &chart.series {
-            for (x, y) in &series.points {
+            for (at, (x, y)) in series.points.iter().enumerate() {
                 let x = chart.names.get(*x as usize).cloned().unwrap_or_else(|| x.to_string());
-                text += &format!("{},{},{},{y}\n", quoted(&chart.title), quoted(&series.name), quoted(&x));
+                let off = series.spreads.get(at).map(|off| format!(",{off}")).unwrap_or_default();
+                text += &format!("{},{},{},{y}{off}\n", quoted(&chart.title), quoted(&series.name), quoted(&x));
             }
         }
     }
@@ -72,17 +74,19 @@ fn take(charts: &mut Vec<Chart>, line: &str) -> Result<(), Failed> {
             (chart.logarithmic_x, chart.logarithmic) = (axes.contains(&"x"), axes.contains(&"y"));
         }
         (true, ["mark", _, from, to, word]) => chart.marks.push((from.parse()?, to.parse()?, (*word).to_owned())),
-        (false, [_, series, x, y]) => {
+        (false, [_, series, x, y, off @ ..]) if off.len() <= 1 => {
             let x = match chart.names.iter().position(|name| name == x) {
                 Some(place) => place as f64,
                 None => x.parse().map_err(|_| format!("\"{x}\" is neither a number nor one of the names"))?,
             };
             let point = (x, y.parse()?);
-            match chart.series.iter_mut().find(|other| other.name == *series) {
-                Some(series) => series.points.push(point),
-                None => {
-                    chart.series.push(Series { name: (*series).to_owned(), points: vec![point], ..Series::default() });
-                }
+            let at = chart.series.iter().position(|other| other.name == *series).unwrap_or_else(|| {
+                chart.series.push(Series { name: (*series).to_owned(), ..Series::default() });
+                chart.series.len() - 1
+            });
+            chart.series[at].points.push(point);
+            for off in off {
+                chart.series[at].spreads.push(off.parse()?);
             }
         }
         _ => return Err("neither a point nor one of the comments".into()),
@@ -122,6 +126,7 @@ mod tests {
             marks: vec![(0.25, 0.5, "away, for a while".into())],
             ..Chart::default()
         };
+        let lines = Chart { series: vec![Series { spreads: vec![0.25, 0.0], ..lines.series[0].clone() }], ..lines };
         let names = ["one", "1000 ms"].map(str::to_owned).to_vec();
         let bars =
             Chart { title: "bars".into(), names, series: line("of", &[(0.0, 2.0), (1.0, -4.0)]), ..lines.clone() };
@@ -134,7 +139,7 @@ mod tests {
         let text = written(&charts);
         let drawn = |charts: &[Chart]| forebay_sim::draw::svg("f", charts);
         assert_eq!(drawn(&read(&text).unwrap()), drawn(&charts), "{text}");
-        assert!(text.contains("\"bars\",\"of\",\"1000 ms\",-4\n"), "{text}");
+        assert!(text.contains("\"bars\",\"of\",\"1000 ms\",-4\n") && text.contains("333,0.25\n"), "{text}");
         assert_eq!(text, written(&read(&text).unwrap()));
     }
 

@@ -101,7 +101,9 @@ impl Application {
         self.running.insert(txn, running);
         let mut follows = Follows { us: self.costs.client_txn, ..Follows::default() };
         let events = vec![Event::Begin(txn, thread, self.level), Event::Read(txn, vec![first])];
+        let before = counted.committed;
         self.drive(events, now, clock_us, counted, &mut follows);
+        counted.silent += u64::from(counted.committed > before && follows.sent.is_empty());
         follows
     }
 

@@ -4,7 +4,8 @@
 //! * `charts.rs`: the figures; `runs.rs` runs their settings;
 //! * `setting.rs`: machines, costs, workload, and the systems that are compared; `measured.rs` measures the costs;
 //! * `world.rs`: the simulation; `machine.rs`, `application.rs`, `nodes.rs` and `popularity.rs` are its parts;
-//! * `lease.rs`: the length of leases by the formula, and at random.
+//! * `lease.rs`: the length of leases by the formula, and at random; `rule.rs`: rules for it, in a model of one client;
+//! * `sizes.rs`: bytes of messages.
 
 mod application;
 mod charts;
@@ -14,13 +15,15 @@ mod measured;
 mod nodes;
 mod outcome;
 mod popularity;
+mod rule;
 mod runs;
 mod setting;
+mod sizes;
 mod world;
 
 use super::{Chart, Failed, Figure, Scale, Series};
 
-pub(super) static FIGURES: [Figure; 13] = [
+pub(super) static FIGURES: [Figure; 18] = [
     Figure { name: "kairos-5", summary: "The best length of a lease", make: |scale| Ok(lease::figure_5(scale)) },
     Figure {
         name: "kairos-8",
@@ -39,9 +42,14 @@ pub(super) static FIGURES: [Figure; 13] = [
     },
     Figure { name: "kairos-10", summary: "Commit rate by load", make: |scale| Ok(charts::figure_10(scale)) },
     Figure {
-        name: "kairos-11",
-        summary: "Throughput, hits and invalidations by the number of clients",
-        make: |scale| Ok(charts::figure_11(scale)),
+        name: "kairos-11a",
+        summary: "Throughput by the number of clients",
+        make: |scale| Ok(charts::figure_11a(scale)),
+    },
+    Figure {
+        name: "kairos-11b",
+        summary: "Hits and invalidations by the number of clients",
+        make: |scale| Ok(charts::figure_11b(scale)),
     },
     Figure { name: "kairos-12", summary: "Hits by the size of caches", make: |scale| Ok(charts::figure_12(scale)) },
     Figure { name: "kairos-13", summary: "Lengths of leases", make: |scale| Ok(charts::figure_13(scale)) },
@@ -50,6 +58,16 @@ pub(super) static FIGURES: [Figure; 13] = [
         summary: "From the paper's system to forebay's, rule by rule",
         make: |scale| Ok(charts::rules(scale)),
     },
+    Figure {
+        name: "kairos-goals",
+        summary: "What goals hang on, by five seeds",
+        make: |scale| Ok(charts::goals(scale)),
+    },
+    Figure {
+        name: "kairos-leases",
+        summary: "Rules for the length of leases, in steady state",
+        make: |scale| Ok(rule::figure(scale)),
+    },
     Figure { name: "kairos-clocks", summary: "Clocks that are wrong", make: |scale| Ok(charts::clocks(scale)) },
     Figure {
         name: "kairos-routing",
@@ -57,9 +75,19 @@ pub(super) static FIGURES: [Figure; 13] = [
         make: |scale| Ok(charts::routing(scale)),
     },
     Figure {
+        name: "kairos-drift",
+        summary: "Writes that have become more frequent, or rarer",
+        make: |scale| Ok(charts::drift(scale)),
+    },
+    Figure {
         name: "kairos-budget",
         summary: "Validators that remember few versions",
         make: |scale| Ok(charts::budget(scale)),
+    },
+    Figure {
+        name: "kairos-live",
+        summary: "One server and ten clients, as they are measured live",
+        make: |scale| Ok(charts::live(scale)),
     },
     Figure { name: "kairos-costs", summary: "What the work of servers and clients costs", make: charts::costs },
 ];

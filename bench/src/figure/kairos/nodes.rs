@@ -59,7 +59,7 @@ pub(super) fn shards(setting: &Setting, layout: Layout) -> Vec<Shard> {
     };
     let mut shards: Vec<Shard> = (0..setting.shards).map(|number| Shard::new(number, options.clone(), 0)).collect();
     let writes = Popularity::new(setting.keys, setting.alpha_write);
-    let rate = setting.writes_per_second();
+    let rate = setting.writes_per_second() / setting.drifted;
     for rank in 0..setting.keys.min(RATES_MAX as u64 * u64::from(setting.shards) / 2) {
         let key = popularity::key(rank);
         let shard = usize::from(layout.shard(&key));

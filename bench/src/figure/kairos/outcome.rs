@@ -9,8 +9,10 @@ pub struct Outcome {
     pub seconds: f64,
     /// Transactions that committed.
     pub committed: u64,
-    /// Those of them that sent no message.
+    /// Those of them that sent no message at their end.
     pub local: u64,
+    /// Those of them that sent none at all: copies served all that they read.
+    pub silent: u64,
     /// Transactions that did not commit, since they had read what was stale.
     pub stale: u64,
     /// Those that did not for another reason.
@@ -21,6 +23,10 @@ pub struct Outcome {
     pub reads: u64,
     /// Packets between machines.
     pub packets: u64,
+    /// Their bytes; see `sizes.rs`.
+    pub bytes: u64,
+    /// Work of the machines that keep documents, in microseconds of one core.
+    pub server_us: f64,
     /// Copies that servers or validators called stale.
     pub invalidated: u64,
     /// How long committed transactions took.
@@ -41,6 +47,44 @@ impl Outcome {
     /// Of the reads, the share that copies served, in percent.
     pub fn hit_rate(&self) -> f64 {
         percent(self.hits, self.reads)
+    }
+
+    /// Of the committed transactions, the share that sent no message at all, in percent.
+    pub fn silent(&self) -> f64 {
+        percent(self.silent, self.committed)
+    }
+
+    /// Of the committed transactions, the share that sent no message at their end, in percent.
+    pub fn without_message(&self) -> f64 {
+        percent(self.local, self.committed)
+    }
+
+    /// Work of servers for a committed transaction, in microseconds of one core.
+    pub fn server_us_each(&self) -> f64 {
+        self.server_us / self.committed.max(1) as f64
+    }
+
+    /// Documents that were fetched for a committed transaction.
+    pub fn fetched_each(&self) -> f64 {
+        (self.reads - self.hits) as f64 / self.committed.max(1) as f64
+    }
+
+    /// Attempts that had read what was stale, for 100 committed transactions.
+    pub fn stale_each(&self) -> f64 {
+        percent(self.stale, self.committed)
+    }
+
+    /// Bytes of a committed transaction.
+    pub fn bytes_each(&self) -> f64 {
+        self.bytes as f64 / self.committed.max(1) as f64
+    }
+
+    /// That part of the committed transactions took no longer than so many ms.
+    pub fn latency_ms(&self, part: f64) -> f64 {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() as f64 * part) as usize;
+        sorted.get(at).map_or(0.0, |nanos| *nanos as f64 / 1e6)
     }
 
     /// Packets of a committed transaction.

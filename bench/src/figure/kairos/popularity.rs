@@ -7,8 +7,9 @@ use rand_distr::{Distribution, Zipf};
 /// Draws keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Popularity {
-    keys: u64,
     alpha: f64,
+    /// The sum of the weights of all keys.
+    weights: f64,
     drawn: Zipf<f64>,
 }
 
@@ -16,7 +17,7 @@ impl Popularity {
     /// Of so many keys the one of rank n is drawn in proportion to (n + 1)^-alpha.
     pub fn new(keys: u64, alpha: f64) -> Popularity {
         let drawn = Zipf::new(keys as f64, alpha).expect("figures have keys, and alphas above 0");
-        Popularity { keys, alpha, drawn }
+        Popularity { alpha, weights: harmonic(keys, alpha), drawn }
     }
 
     /// The rank of one.
@@ -26,7 +27,7 @@ impl Popularity {
 
     /// How likely the key of that rank is to be drawn.
     pub fn share(&self, rank: u64) -> f64 {
-        ((rank + 1) as f64).powf(-self.alpha) / harmonic(self.keys, self.alpha)
+        ((rank + 1) as f64).powf(-self.alpha) / self.weights
     }
 }
 

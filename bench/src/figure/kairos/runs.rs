@@ -7,7 +7,7 @@ use super::Scale;
 use super::outcome::Outcome;
 use super::setting::{Load, Setting};
 use super::world;
-use crate::figures;
+use crate::figures::{self, Summary};
 
 /// One figure of a run.
 pub(super) type Of = fn(&Outcome) -> f64;
@@ -15,8 +15,11 @@ pub(super) type Of = fn(&Outcome) -> f64;
 /// The part of the time that runs at reduced scale take.
 const REDUCED: f64 = 0.25;
 
+/// Seeds at full scale, and of figures on which a goal hangs also at reduced scale.
+pub(super) const SEEDS: u64 = 5;
+
 /// Transactions at a time in each client, of which the load counts that has most commit.
-const THREADS: [u32; 2] = [64, 160];
+pub(super) const THREADS: [u32; 2] = [64, 160];
 
 /// The outcomes of each setting, a seed each.
 pub(super) struct Runs {
@@ -26,13 +29,19 @@ pub(super) struct Runs {
 impl Runs {
     /// Runs each setting, once, or by five seeds.
     pub fn of(scale: Scale, settings: &[Setting]) -> Runs {
-        let (seeds, part) = if scale == Scale::Full { (5, 1.0) } else { (1, REDUCED) };
+        Runs::seeded(scale, settings, if scale == Scale::Full { SEEDS } else { 1 }, &THREADS)
+    }
+
+    /// Runs each setting by so many seeds, at each of these loads if transactions come one after the other.
+    pub fn seeded(scale: Scale, settings: &[Setting], seeds: u64, threads: &[u32]) -> Runs {
+        let part = if scale == Scale::Full { 1.0 } else { REDUCED };
         let all: Vec<Setting> = settings
             .iter()
             .flat_map(|setting| {
                 (1..=seeds).map(|seed| {
                     let (warm, counted) = setting.seconds;
-                    Setting { seed, seconds: (part * warm, part * counted), ..*setting }
+                    let warm = (part * warm).max(setting.warm_min);
+                    Setting { seed, seconds: (warm, part * counted), ..*setting }
                 })
             })
             .collect();
@@ -44,7 +53,7 @@ impl Runs {
                     loop {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(setting) = all.get(at) else { break };
-                        let outcome = most(setting);
+                        let outcome = most(setting, threads);
                         done.lock().unwrap_or_else(PoisonError::into_inner)[at] = outcome;
                     }
                 });
@@ -54,19 +63,24 @@ impl Runs {
         Runs { outcomes: outcomes.chunks(seeds as usize).map(<[Outcome]>::to_vec).collect() }
     }
 
-    /// The median of one figure, of each setting.
-    pub fn medians(&self, of: Of) -> Vec<f64> {
-        self.outcomes.iter().map(|runs| figures::of(runs, of).median).collect()
+    /// One figure of each setting: median and range.
+    pub fn summaries(&self, of: Of) -> Vec<Summary> {
+        self.outcomes.iter().map(|runs| figures::of(runs, of)).collect()
+    }
+
+    /// Whether there is a range.
+    pub fn are_several(&self) -> bool {
+        self.outcomes.iter().any(|runs| runs.len() > 1)
     }
 }
 
 /// A run; where transactions come one after the other, at the load at which most commit.
-fn most(setting: &Setting) -> Outcome {
+fn most(setting: &Setting, threads: &[u32]) -> Outcome {
     let Load::Closed(_) = setting.load else { return world::run(setting) };
     let mut best = Outcome::default();
     let mut expected = setting.expected;
-    for threads in THREADS {
-        let outcome = world::run(&Setting { load: Load::Closed(threads), expected, ..*setting });
+    for threads in threads {
+        let outcome = world::run(&Setting { load: Load::Closed(*threads), expected, ..*setting });
         expected = outcome.throughput();
         if outcome.committed > best.committed {
             best = outcome;

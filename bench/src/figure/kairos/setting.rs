@@ -118,6 +118,12 @@ pub struct Setting {
     pub versions_max: usize,
     /// Clients among which each key is read by one (2: by half of them); 1: all read all.
     pub routed: u32,
+    /// Writes are so many times as frequent as shards and clients have counted them before the run.
+    pub drifted: f64,
+    /// Caches are full when the run begins.
+    pub filled: bool,
+    /// At reduced scale too, nothing is counted for so many seconds.
+    pub warm_min: f64,
     /// Seconds before anything is counted, and seconds that are.
     pub seconds: (f64, f64),
     /// Of all that is drawn.
@@ -148,6 +154,9 @@ impl Setting {
             wrong_us: 0,
             versions_max: usize::MAX,
             routed: 1,
+            drifted: 1.0,
+            filled: true,
+            warm_min: 0.0,
             seconds: (1.0, 1.0),
             seed: 1,
         }
@@ -237,7 +246,7 @@ impl System {
     /// What forebay does, over validators beside clients.
     pub const FOREBAY: System = System {
         name: "forebay",
-        leases: CHEAPEST,
+        leases: RENEWED,
         rules: Rules::FOREBAY,
         validators: true,
         told: Told::Nobody,
@@ -259,5 +268,5 @@ impl System {
 
 const EVICTING: Rules = Rules { evict: true, ..Rules::PAPER };
 
-/// From a read to its verdict some 3 ms; an abort costs as much as it has read.
-const CHEAPEST: Leases = Leases::Cheapest { verdict: 0.003, abort: 4.0, length_max: 60.0, least: 0.02 };
+/// An abort costs about as much as it has read.
+const RENEWED: Leases = Leases::Renewed { abort: 4.0, length_max: 60.0, least: 0.02 };

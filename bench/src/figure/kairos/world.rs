@@ -19,6 +19,7 @@ use super::nodes;
 use super::outcome::Outcome;
 use super::popularity::{self, Popularity};
 use super::setting::{Freshness, Load, Setting, Told, popular};
+use super::sizes;
 
 /// One way through the network, in microseconds (section 5): at least and at most.
 const ONE_WAY_US: (f64, f64) = (450.0, 550.0);
@@ -129,7 +130,7 @@ impl World {
             setting,
         };
         world.begin(validators);
-        if setting.system.leases != Leases::None {
+        if setting.system.leases != Leases::None && setting.filled {
             (0..setting.clients).for_each(|client| world.fill(client));
         }
         world
@@ -288,6 +289,7 @@ impl World {
     /// A machine has a packet to work off.
     fn serve(&mut self, machine: usize, receives: f64, packet: Packet) {
         let us = receives + packet.iter().map(|(_, to, message)| self.work(*to, message)).sum::<f64>();
+        self.counted.server_us += if self.is_client(machine) { 0.0 } else { us };
         let done = self.machines[machine].work(self.now, us);
         self.happen(done, Happening::Served(machine, packet));
     }
@@ -312,6 +314,7 @@ impl World {
     }
 
     fn served(&mut self, machine: usize, packet: Packet) {
+        self.counted.bytes += packet.iter().map(|(_, _, message)| sizes::copied(message)).sum::<u64>();
         let clock_us = self.machines[machine].clock_us(self.now);
         let (mut sent, mut told): (Packet, Option<u16>) = (Vec::new(), None);
         for (from, to, message) in packet {
@@ -445,6 +448,8 @@ impl World {
         let stored = |message: &Message| matches!(message, Message::Staged(..) | Message::Decided(_, true));
         let trips = if packet.iter().any(|(_, _, message)| stored(message)) { 3 } else { 1 };
         self.counted.packets += trips;
+        self.counted.bytes += sizes::PACKET + packet.iter().map(|(_, _, message)| sizes::bytes(message)).sum::<u64>();
+        self.counted.server_us += if self.is_client(machine) { 0.0 } else { sends };
         let leaves = self.machines[machine].work(at, sends);
         let way: f64 = (0..trips).map(|_| self.random.random_range(ONE_WAY_US.0..ONE_WAY_US.1)).sum();
         self.happen(leaves + (way * 1000.0) as Nanos, Happening::Arrives(target, packet));
