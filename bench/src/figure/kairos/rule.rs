@@ -1,5 +1,5 @@
 //! Which rule for leases is best: one client's copies over minutes, in steady state. The protocol's cores would need
-//! hours for that, so this is a model of what decides it: when copies are read, written, looked at and renewed.
+//! hours for that. So this is a model of what decides it: when copies are read, written, looked at and renewed.
 //!
 //! Others write each key at random, at a known rate. When a key is read, its last write is drawn. So a run has no
 //! events but the client's own transactions.
