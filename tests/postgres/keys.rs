@@ -50,8 +50,8 @@ fn texts(values: &[&str]) -> Reply {
     Reply::Array(values.iter().map(|value| Reply::bulk(value.as_bytes())).collect())
 }
 
-/// Commands of the kind that Django's cache, django-redis and connect-redis send. The packages themselves are no part of
-/// it.
+/// Commands of the kind that Django's cache, django-redis and connect-redis send. The packages themselves are no part
+/// of it.
 #[test]
 fn a_frameworks_cache_and_sessions_work_beside_rows() {
     let (_server, _, mut forebay) = world();
