@@ -121,7 +121,7 @@ impl Gate {
             let ties = pending.buffered.ties(settings.lanes, &*store);
             buffer.restore(pending, ties);
         }
-        buffer.read_anew(|key, version| store.as_read_now(key, version));
+        buffer.renew_versions(|key, version| store.as_read_now(key, version));
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         state.tickets = Tickets::new(found.losses.clone(), found.next_number);

@@ -260,7 +260,7 @@ impl Inner {
         state.incarnation = incarnation;
         let first = std::mem::take(&mut state.opens_late);
         if first {
-            state.buffer.read_anew(|key, version| self.store.as_read_now(key, version));
+            state.buffer.renew_versions(|key, version| self.store.as_read_now(key, version));
             state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
         }
         if !first || self.store.went_back() || self.store.owned_since().is_some() {

@@ -62,7 +62,7 @@ impl Beside<'_> {
         self.at_check(self.rows.failure(error))
     }
 
-    /// The same, once it is known what it means.
+    /// As [`Beside::failed`], where it is known what the error means.
     pub(in crate::postgres) fn at_check(&self, failure: Failure) -> Failed {
         Failed::at_check(failure, &self.batch.checks)
     }

@@ -70,8 +70,8 @@ impl Buffer {
     }
 
     /// The store is open. What the journal says of versions of its documents is as it gives them out `now`.
-    pub fn read_anew(&mut self, now: impl Fn(&Key, Version) -> Version) {
-        let anew = |key: &Key, version: &mut Version| {
+    pub fn renew_versions(&mut self, now: impl Fn(&Key, Version) -> Version) {
+        let renew = |key: &Key, version: &mut Version| {
             if !is_edition(*version) {
                 *version = now(key, *version);
             }
@@ -80,18 +80,18 @@ impl Buffer {
             // Where it was not known, what is known goes by the version that its own transaction leaves.
             let (left, known) = (entry.buffered.version, &mut entry.buffered.known);
             let known = known.iter_mut().filter(|(_, read)| read.version != left);
-            known.for_each(|(key, read)| anew(key, &mut read.version));
-            entry.buffered.checks.iter_mut().for_each(|(key, version)| anew(key, version));
+            known.for_each(|(key, read)| renew(key, &mut read.version));
+            entry.buffered.checks.iter_mut().for_each(|(key, version)| renew(key, version));
             for ((key, _), seen) in entry.buffered.shown.iter().zip(&mut entry.seen) {
                 if let Seen::Stored(version) | Seen::Noted(version) = seen {
-                    anew(key, version);
+                    renew(key, version);
                 }
             }
         }
         for (key, row) in &mut self.rows {
             let image = &mut row.image;
             let versions = [&mut image.base, &mut image.before, &mut image.absent, &mut image.made_to];
-            versions.into_iter().flatten().for_each(|version| anew(key, version));
+            versions.into_iter().flatten().for_each(|version| renew(key, version));
         }
     }
 
