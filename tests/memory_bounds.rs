@@ -14,6 +14,8 @@ mod mixed;
 mod over_postgres;
 #[path = "common/postgres.rs"]
 mod postgres;
+#[path = "memory_bounds/scripts.rs"]
+mod scripts;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -125,6 +125,8 @@ pub struct Room {
     pub answers: Underway,
     /// For the answers of scripts. A script that has room here may wait for locks.
     pub scripts: Underway,
+    /// For the documents of scripts (`session/script_room.rs`).
+    pub documents: Underway,
 }
 
 impl Room {

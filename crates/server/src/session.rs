@@ -21,6 +21,8 @@ mod planned;
 mod readers;
 mod run;
 #[cfg(feature = "lua")]
+mod script_room;
+#[cfg(feature = "lua")]
 mod scripted;
 mod tracked;
 mod turns;

@@ -122,6 +122,21 @@ impl Underway {
     }
 }
 
+impl Part {
+    /// Makes it a part of `bytes`, which is more, if that is free. What waits comes after it: this one holds what they
+    /// wait for.
+    pub fn try_grow(&mut self, bytes: usize, most: usize) -> bool {
+        let mut state = self.of.lock();
+        let beside = state.taken - self.bytes;
+        let fits = beside == 0 || beside.saturating_add(bytes) <= most;
+        if fits {
+            state.taken = beside + bytes;
+            self.bytes = bytes;
+        }
+        fits
+    }
+}
+
 impl Drop for Part {
     fn drop(&mut self) {
         {
@@ -152,6 +167,26 @@ mod tests {
     /// Those of `waits` that have their part by now.
     fn granted(waits: &mut [Wait]) -> Vec<Option<Part>> {
         waits.iter_mut().map(|wait| wait.now_or_never()).collect()
+    }
+
+    /// A part grows where the room is free, past those that wait, and without bound where it is alone.
+    #[test]
+    fn a_part_grows_into_what_is_free() {
+        let room = Underway::default();
+        let mut first = room.try_take(40, 100).unwrap();
+        let second = room.try_take(40, 100).unwrap();
+        let mut waits = [ask(&room, 30)];
+        assert!(granted(&mut waits)[0].is_none());
+        assert!(!first.try_grow(61, 100) && first.try_grow(60, 100));
+        assert_eq!(room.taken(), 100);
+        drop(second);
+        assert_eq!(room.taken(), 90, "what waited has its part");
+        let third = granted(&mut waits);
+        assert!(!first.try_grow(71, 100));
+        drop(third);
+        assert!(first.try_grow(1000, 100));
+        drop(first);
+        assert_eq!(room.taken(), 0);
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Fault {
     RefusedExecStays,
     /// The answers of scripts have no room while they wait to be encoded.
     ScriptAnswersUncounted,
+    /// What scripts hold takes no room.
+    ScriptsUncounted,
     /// What is left of replies keeps the memory of 256 KiB that were written.
     WrittenKept,
     /// Beside many clients a turn is as long as beside few.

@@ -197,9 +197,9 @@ impl Transaction {
         self.held.all().map(lock).collect()
     }
 
-    /// How many of `locks` it would lock that it has not.
-    pub fn count_unlocked(&self, locks: &[PlannedLock]) -> usize {
-        locks.iter().filter(|lock| self.held.mode(&lock.key).is_none()).count()
+    /// Those of `locks` that it would lock and has not.
+    pub fn unlocked<'a>(&'a self, locks: &'a [PlannedLock]) -> impl Iterator<Item = &'a PlannedLock> {
+        locks.iter().filter(|lock| self.held.mode(&lock.key).is_none())
     }
 
     /// How much it matters that what it writes is in the store at once.

@@ -10,7 +10,11 @@ use futures_util::future::BoxFuture;
 
 use super::family::{self, Sub, SubRun, is, text};
 use super::{Command, Flag, Group, Keys, Run, refused};
+use crate::script::Kills;
 use crate::session::{Session, Steps, for_script, in_order};
+
+/// What SCRIPT KILL answers of scripts that it can't stop.
+const ARE_STUCK: &str = "scripts were told to stop, and end when the call of string.find or its kind returns";
 
 const EVAL_FLAGS: &[Flag] = &[Flag::RunsScript, Flag::NotInTxn];
 
@@ -83,8 +87,9 @@ pub(super) const SUBS: &[Sub] = &[
         arity: 2,
         flags: &[],
         run: SubRun::Session(|session, _| match session.shared.scripts.kill() {
-            0 => Reply::error(errors::NOTBUSY),
-            _ => Reply::OK,
+            Kills { stopped: 1.., .. } => Reply::OK,
+            Kills { stuck: 0, .. } => Reply::error(errors::NOTBUSY),
+            Kills { stuck, .. } => Reply::error(format!("BUSY {stuck} {ARE_STUCK}")),
         }),
     },
 ];

@@ -1,5 +1,7 @@
 //! Connections whose wire does as it is told.
 
+#[cfg(feature = "lua")]
+mod evals;
 mod scripts;
 
 use std::task::{Context, Poll};

@@ -16,6 +16,7 @@
 //! * A script is one transaction: what it wrote is committed as a whole when it has ended well, and else none of it.
 //! * No session waits for a place to run a script while it holds a lock. So scripts never wait for each other in a
 //!   circle through the places.
+//! * What scripts hold of documents takes room (`session/script_room.rs`).
 //! * At most `scripts_max` scripts run, each in at most `script_bytes_max`. One that was told to stop keeps its place
 //!   until its thread has left it.
 //! * A script that is told to stop, or whose session is gone, changes nothing from then on: its next call is not
@@ -102,7 +103,7 @@ impl Halt {
 pub struct Scripts {
     sources: Mutex<Sources>,
     places: Arc<Mutex<Places>>,
-    running: Mutex<BTreeMap<u64, Arc<Halt>>>,
+    running: Arc<Mutex<Started>>,
     /// One text is compiled at a time, to find out whether it can be run.
     compiling: Arc<AsyncMutex<()>>,
     bytes_max: usize,
@@ -133,16 +134,32 @@ impl Drop for Place {
     }
 }
 
-/// A script that runs, until it is dropped.
-pub(crate) struct Running<'a> {
-    scripts: &'a Scripts,
+/// The scripts whose threads have not ended.
+#[derive(Default)]
+struct Started {
+    next: u64,
+    halts: BTreeMap<u64, Arc<Halt>>,
+}
+
+/// A script that runs; its thread drops this at its end.
+pub(crate) struct Running {
+    of: Arc<Mutex<Started>>,
     number: u64,
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.scripts.running().remove(&self.number);
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).halts.remove(&self.number);
     }
+}
+
+/// What SCRIPT KILL has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kills {
+    /// Scripts that it has told to stop.
+    pub stopped: usize,
+    /// Scripts that were told before, and are in a call of Lua's that can't be stopped.
+    pub stuck: usize,
 }
 
 impl Scripts {
@@ -151,7 +168,7 @@ impl Scripts {
         Scripts {
             sources: Mutex::new(Sources::new(SCRIPT_CACHE_MAX, limits.script_cache_bytes_max)),
             places: Arc::new(Mutex::new(Places { free: limits.scripts_max.max(1), waiting: VecDeque::new() })),
-            running: Mutex::default(),
+            running: Arc::default(),
             compiling: Arc::default(),
             bytes_max: limits.script_bytes_max,
         }
@@ -161,7 +178,7 @@ impl Scripts {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Halt>>> {
+    fn running(&self) -> MutexGuard<'_, Started> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -214,16 +231,27 @@ impl Scripts {
         waits.await.ok()
     }
 
-    /// Notes that the script of a client runs: SCRIPT KILL finds it.
-    pub(crate) fn note(&self, client: u64, halt: &Arc<Halt>) -> Running<'_> {
-        self.running().insert(client, halt.clone());
-        Running { scripts: self, number: client }
+    /// Notes that a script runs: SCRIPT KILL finds it.
+    pub(crate) fn note(&self, halt: &Arc<Halt>) -> Running {
+        let mut started = self.running();
+        started.next += 1;
+        let number = started.next;
+        started.halts.insert(number, halt.clone());
+        Running { of: self.running.clone(), number }
     }
 
-    /// Has all scripts stop that run. How many there are.
-    pub fn kill(&self) -> usize {
-        let running = self.running();
-        running.values().for_each(|halt| halt.stop(Limit::Killed));
-        running.len()
+    /// Has all scripts stop that run.
+    pub fn kill(&self) -> Kills {
+        let mut kills = Kills::default();
+        for halt in self.running().halts.values() {
+            match halt.reason() {
+                None => {
+                    halt.stop(Limit::Killed);
+                    kills.stopped += 1;
+                }
+                Some(_) => kills.stuck += 1,
+            }
+        }
+        kills
     }
 }

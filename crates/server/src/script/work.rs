@@ -8,7 +8,7 @@ use forebay_protocol::{Reply, Request};
 use futures_channel::mpsc as asynchronous;
 
 use super::lua::{self, Program};
-use super::{Halt, Limit, Place, Script};
+use super::{Halt, Limit, Place, Script, Scripts};
 
 /// What a script's thread says to its session.
 pub(crate) enum Asked {
@@ -37,6 +37,7 @@ impl Drop for Underway {
 /// Starts a script. Its place is given back when its thread has left it, whatever becomes of its session.
 pub(crate) fn start(
     runtime: &Runtime,
+    scripts: &Scripts,
     place: Arc<Place>,
     script: Arc<Script>,
     keys: Vec<Vec<u8>>,
@@ -47,6 +48,7 @@ pub(crate) fn start(
     let (say, asked) = asynchronous::unbounded();
     let (told, hear) = mpsc::channel();
     let halt = Arc::new(Halt::default());
+    let running = scripts.note(&halt);
     let stops = halt.clone();
     let clock = runtime.clone();
     let work = move || {
@@ -58,8 +60,9 @@ pub(crate) fn start(
         let body = script.code();
         let program = Program { sha: &script.sha, body, keys, args, bytes_max, client, runtime: clock };
         let ended = lua::run(&program, &stops, Box::new(ask));
+        // Before its client is answered.
+        drop((running, place));
         let _ = say.unbounded_send(Asked::Ended(ended));
-        drop(place);
     };
     let blocking = runtime.clone();
     runtime.spawn(async move { blocking.blocking(work).await });

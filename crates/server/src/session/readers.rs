@@ -59,7 +59,7 @@ impl Session {
     /// reply that had none. Ends early if the connection is to be closed.
     pub(super) async fn wait_for_reader(&mut self) {
         // None waits for others in its turn, or with room for which those wait that have been granted this.
-        (self.turn, self.parts.script) = (None, None);
+        (self.turn, self.parts.script, self.parts.documents) = (None, None, None);
         let bytes = std::mem::take(&mut self.unshown);
         // Nor with room for a reply that has become longer since: all of them might, and none would go on.
         if !mutation::on(Fault::ForgottenKeepsRoom) {

@@ -174,7 +174,7 @@ impl Session {
         let held = self.open.hold(frame.len() * ARG_BYTES_COUNTED);
         let no_transaction = || Reply::error("ERR no transaction is open");
         let transaction = self.open.transaction().ok_or_else(no_transaction)?;
-        let more = transaction.count_unlocked(locks) * KEPT_KEY_BYTES;
+        let more = transaction.unlocked(locks).count() * KEPT_KEY_BYTES;
         self.within_txn_bytes(held.saturating_add(more))?;
         self.keep(more)?;
         let transaction = self.open.transaction().ok_or_else(no_transaction)?;

@@ -7,6 +7,7 @@
 //! **Invariant.** A command in a script does what it would do in EXEC: the same checks, locks, body and savepoint. What
 //! ends a run other than by the script's own error, as a conflict does, is never seen by the script.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 
 use super::run::{Called, Step};
+use super::script_room::ScriptRoom;
 use super::{Answers, Queue, Session, Turns, in_order, planned, rolled_back};
 use crate::attention::MONITORS;
 use crate::command::{Command, Effect, Flag, Run, compare, refused, script_keys};
@@ -31,6 +33,13 @@ pub enum Steps<'a> {
     Queue(&'a Queue),
 }
 
+/// A script waits for a place as long as so many of those that run may take.
+const PLACE_PATIENCE: u64 = 4;
+
+fn gone() -> TxnError {
+    TxnError::Conflict("its client has gone while it waited for room".into())
+}
+
 /// A script of a request, found before anything is locked.
 struct Found {
     script: Arc<Script>,
@@ -39,7 +48,7 @@ struct Found {
 
 /// Where a command comes from.
 #[derive(Clone, Copy)]
-struct From {
+struct Origin {
     /// The key space that it works in.
     space: u8,
     /// A script, not the client itself.
@@ -48,25 +57,52 @@ struct From {
     only_reads: bool,
 }
 
+/// What ends a run, other than the script.
+enum Ended {
+    Failed(TxnError),
+    /// It came to need more room than it has.
+    Outgrown,
+}
+
+impl From<TxnError> for Ended {
+    fn from(error: TxnError) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
 /// An answer, or with `Err` an error that undoes all; or what ends the run.
-type Stepped<T> = Result<Result<T, T>, TxnError>;
+type Stepped<T> = Result<Result<T, T>, Ended>;
+
+/// Where scripts run: taken before anything is locked, and given up where a run comes to need more room.
+struct Seat {
+    room: ScriptRoom,
+    place: Arc<Place>,
+}
+
+/// One run.
+struct Work<'a> {
+    transaction: &'a mut Transaction,
+    seat: &'a mut Seat,
+}
 
 impl Session {
     /// Runs `steps` as one transaction, again after a conflict, and commits it. `plan` has the locks that are known
     /// before.
     pub async fn run_steps(&mut self, plan: &mut Plan, steps: Steps<'_>) -> Result<Executed<Reply>, TxnError> {
         let shared = self.shared.clone();
-        // Before any lock: who holds one must not wait for a place.
-        let Some(place) = shared.scripts.place().await.map(Arc::new) else {
-            return Err(TxnError::StoreDown("the server is stopping".into()));
-        };
+        let mut seat = self.take_seat(0).await?;
         let mut runs = shared.engine.runs(plan, self.context());
         let mut ahead = Ahead::default();
         let mut unloaded = false;
         loop {
+            seat.room.begin(plan);
             let mut transaction = match runs.begin(plan, &mut ahead).await {
                 Ok(Ok(transaction)) => transaction,
                 Ok(Err(overtaken)) => return Ok(overtaken),
+                Err(TxnError::TooLarge(bytes)) if seat.room.can_grow() => {
+                    seat = self.change_seat(seat, bytes).await?;
+                    continue;
+                }
                 // What is not known may not be needed: a command that needs it says so.
                 Err(TxnError::StoreDown(_)) if !unloaded && plan.watched.is_empty() => {
                     plan.locks.iter_mut().for_each(|lock| lock.load = false);
@@ -76,24 +112,29 @@ impl Session {
                 Err(error) if runs.again(&error) => continue,
                 Err(error) => return Err(error),
             };
-            transaction.set_bytes_max(shared.limits.txn_bytes_max);
             let space = self.space;
-            let stepped = self.step_through(&mut transaction, steps, &place).await;
-            let mut locks = transaction.locks();
-            let error = match stepped {
+            let work = Work { transaction: &mut transaction, seat: &mut seat };
+            let stepped = self.step_through(work, steps).await;
+            let (mut locks, held) = (transaction.locks(), seat.room.held_by(&transaction));
+            let ended = match stepped {
                 Ok(Ok(answer)) => match runs.commit(transaction).await {
-                    Ok(committing) => return Ok(Executed::Done(answer, committing)),
-                    Err(error) => error,
+                    Ok(committing) => {
+                        self.parts.documents = seat.room.into_parts();
+                        return Ok(Executed::Done(answer, committing));
+                    }
+                    Err(error) => Ended::Failed(error),
                 },
                 Ok(Err(answer)) => return Ok(Executed::Done(answer, runs.roll_back(transaction))),
-                Err(error) => {
+                Err(ended) => {
                     drop(runs.roll_back(transaction));
-                    error
+                    ended
                 }
             };
             self.space = space;
-            if !runs.again(&error) {
-                return Err(error);
+            match ended {
+                Ended::Outgrown => seat = self.change_seat(seat, held).await?,
+                Ended::Failed(error) if runs.again(&error) => {}
+                Ended::Failed(error) => return Err(error),
             }
             if unloaded {
                 locks.iter_mut().for_each(|lock| lock.load = false);
@@ -103,16 +144,40 @@ impl Session {
         }
     }
 
-    async fn step_through(
-        &mut self,
-        transaction: &mut Transaction,
-        steps: Steps<'_>,
-        place: &Arc<Place>,
-    ) -> Stepped<Reply> {
+    /// Waits for room of `bytes`, and then for a place. What waits here holds no lock.
+    async fn take_seat(&self, bytes: usize) -> Result<Seat, TxnError> {
+        let Some(room) = self.take_script_room(bytes).await else { return Err(gone()) };
+        let runtime = self.shared.engine.runtime();
+        let limits = &self.shared.limits;
+        let patience_ms = limits.script_ms_max.saturating_mul(PLACE_PATIENCE);
+        let (place, patience) = (pin!(self.shared.scripts.place()), runtime.sleep(Duration::from_millis(patience_ms)));
+        let why =
+            match select(select(place, pin!(self.gone())), select(patience, pin!(self.shared.stopping.wait()))).await {
+                Either::Left((Either::Left((Some(place), _)), _)) => return Ok(Seat { room, place: Arc::new(place) }),
+                Either::Left((Either::Right(_), _)) => return Err(gone()),
+                Either::Right((Either::Left(_), _)) => {
+                    let scripts_max = limits.scripts_max;
+                    return Err(TxnError::Conflict(format!(
+                        "scripts_max {scripts_max}: none of them ended for {patience_ms} ms"
+                    )));
+                }
+                _ => "the server is stopping",
+            };
+        Err(TxnError::StoreDown(why.into()))
+    }
+
+    /// Gives a seat up for one with room for a run that has come to hold so much.
+    async fn change_seat(&self, seat: Seat, held: usize) -> Result<Seat, TxnError> {
+        let bytes = seat.room.next(held);
+        drop(seat);
+        self.take_seat(bytes).await
+    }
+
+    async fn step_through(&mut self, mut work: Work<'_>, steps: Steps<'_>) -> Stepped<Reply> {
         let queue = match steps {
             Steps::Alone(command, frame) => {
                 let space = self.space;
-                return self.run_script(transaction, command, frame, space, place).await;
+                return self.run_script(&mut work, command, frame, space).await;
             }
             Steps::Queue(queue) => queue,
         };
@@ -123,13 +188,13 @@ impl Session {
             let answer = match self.guard_queued(command, frame) {
                 Err(denied) => Err(denied),
                 Ok(()) if command.is(Flag::RunsScript) => {
-                    self.run_script(transaction, command, frame, queued.space, place).await?
+                    self.run_script(&mut work, command, frame, queued.space).await?
                 }
                 Ok(()) => match &command.run {
                     Run::Session(body) => Ok(body(self, frame)),
                     _ => {
-                        let from = From { space: queued.space, script: false, only_reads: false };
-                        self.run_step(transaction, command, frame, from).await?
+                        let from = Origin { space: queued.space, script: false, only_reads: false };
+                        self.run_step(&mut work, command, frame, from).await?
                     }
                 },
             };
@@ -153,11 +218,10 @@ impl Session {
     /// Runs one script within `transaction`.
     async fn run_script(
         &mut self,
-        transaction: &mut Transaction,
+        work: &mut Work<'_>,
         command: &Command,
         frame: Frame<'_>,
         space: u8,
-        place: &Arc<Place>,
     ) -> Stepped<Reply> {
         let found = match self.find_script(command, frame) {
             Ok(found) => found,
@@ -172,10 +236,10 @@ impl Session {
         let (names, args) = (texts(keys.clone()), texts(keys.end..frame.len()));
         let runtime = shared.engine.runtime();
         let (bytes_max, ms_max) = (shared.limits.script_bytes_max, shared.limits.script_ms_max);
-        let mut underway = start(runtime, place.clone(), found.script, names, args, bytes_max, self.client.id);
-        let _running = shared.scripts.note(self.client.id, &underway.halt);
+        let place = work.seat.place.clone();
+        let mut underway = start(runtime, &shared.scripts, place, found.script, names, args, bytes_max, self.client.id);
         let mut time_up = runtime.sleep(Duration::from_millis(ms_max));
-        let mut from = From { space, script: true, only_reads: found.only_reads };
+        let mut from = Origin { space, script: true, only_reads: found.only_reads };
         loop {
             let asked = match select(underway.asked.next(), &mut time_up).await {
                 Either::Left((asked, _)) => asked,
@@ -186,7 +250,7 @@ impl Session {
             };
             match asked {
                 Some(Asked::Call(request)) => {
-                    let reply = self.call_from_script(transaction, request.frame(), &mut from).await?;
+                    let reply = self.call_from_script(work, request.frame(), &mut from).await?;
                     // Who has stopped hears nothing.
                     let _ = underway.told.send(reply);
                 }
@@ -210,10 +274,10 @@ impl Session {
     /// Serves one command of a script.
     async fn call_from_script(
         &mut self,
-        transaction: &mut Transaction,
+        work: &mut Work<'_>,
         frame: Frame<'_>,
-        from: &mut From,
-    ) -> Result<Reply, TxnError> {
+        from: &mut Origin,
+    ) -> Result<Reply, Ended> {
         let table = &self.shared.table;
         let Some((number, command)) = table.find_numbered(frame.arg(0)) else {
             return Ok(Reply::error("ERR Unknown Redis command called from script"));
@@ -236,7 +300,7 @@ impl Session {
             from.space = std::mem::replace(&mut self.space, space);
             return Ok(reply);
         }
-        let answer = self.run_step(transaction, command, frame, *from).await?;
+        let answer = self.run_step(work, command, frame, *from).await?;
         Ok(answer.unwrap_or_else(|error| error))
     }
 
@@ -246,7 +310,7 @@ impl Session {
         number: usize,
         command: &'static Command,
         frame: Frame<'_>,
-        from: From,
+        from: Origin,
     ) -> Option<Reply> {
         let allowed = command.body().is_some() || matches!(command.name, "ping" | "echo" | "time" | "select");
         if !allowed {
@@ -267,7 +331,7 @@ impl Session {
         None
     }
 
-    fn guard_step(&mut self, command: &'static Command, frame: Frame<'_>, from: From) -> Result<(), Reply> {
+    fn guard_step(&mut self, command: &'static Command, frame: Frame<'_>, from: Origin) -> Result<(), Reply> {
         match self.shared.table.find_numbered(command.name.as_bytes()) {
             Some((number, _)) if from.script => self.guard_in_script(number, command, frame),
             _ => self.guard_queued(command, frame),
@@ -278,10 +342,10 @@ impl Session {
     /// before an error is undone.
     async fn run_step(
         &mut self,
-        transaction: &mut Transaction,
+        work: &mut Work<'_>,
         command: &'static Command,
         frame: Frame<'_>,
-        from: From,
+        from: Origin,
     ) -> Stepped<Reply> {
         let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else {
             return Ok(Err(Reply::error(format!("ERR {} inside MULTI is not allowed", command.name))));
@@ -289,15 +353,19 @@ impl Session {
         let mut locks: Vec<PlannedLock> = Vec::new();
         command.each_key(frame, from.space, &mut |key| locks.push(planned(key, effect)));
         let locks = in_order(locks);
-        if let Some(refused) = self.too_wide(transaction.locked_keys() + transaction.count_unlocked(&locks)) {
+        let Work { transaction, seat } = work;
+        if let Some(refused) = self.too_wide(transaction.locked_keys() + transaction.unlocked(&locks).count()) {
             return Ok(Err(refused));
         }
+        seat.room.note(transaction.unlocked(&locks));
+        transaction.set_bytes_max(seat.room.bytes());
         if effect == Effect::Read {
             self.note_reads_of(command, frame, from.space);
         }
         let blind = self.takes_blind(command);
         transaction.set_blind(blind);
         match transaction.prepare_command(&locks, &mut Ahead::default()).await {
+            Err(TxnError::TooLarge(_)) if seat.room.can_grow() => return Err(Ended::Outgrown),
             // It is about this command alone.
             Err(error @ (TxnError::TooLarge(_) | TxnError::Refused(_))) => {
                 return Ok(Err(refused(&self.shared, &error)));
@@ -318,6 +386,9 @@ impl Session {
             Ok(reply) if uncompared => Ok(compare(command, frame, reply, Turns::new(self)).await),
             answer => answer,
         };
+        if !seat.room.fits(transaction, &self.shared) {
+            return Err(Ended::Outgrown);
+        }
         if let Err(refused) = self.within_txn_bytes(transaction.documents().held_bytes()) {
             transaction.documents_mut().roll_back();
             return Ok(Err(refused));

@@ -175,7 +175,7 @@ impl Session {
             true => runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await,
             false => self.run(command, frame, ahead).await,
         }
-        (self.turn, self.parts.script) = (None, None);
+        (self.turn, self.parts.script, self.parts.documents) = (None, None, None);
         runtime.come_back().await;
     }
 }

@@ -23,7 +23,7 @@ const KEY_BYTES: usize = 1024;
 /// Of a key's name so much is in [`KEY_BYTES`]. The rest is there for its lock, for its load, in what the store is
 /// asked, and with what is cached of it.
 const NAME_BYTES: usize = 64;
-const NAME_COPIES: usize = 4;
+pub(super) const NAME_COPIES: usize = 4;
 
 /// What any other argument takes beside its bytes: an element, its change, its place in a collection.
 const ELEMENT_BYTES: usize = 128;
@@ -83,6 +83,8 @@ pub struct Parts {
     pub ahead: Option<Part>,
     /// For the items of a script's answers.
     pub script: Option<Part>,
+    /// For the documents of a script, until what it has written is published.
+    pub documents: Option<(Part, Lent)>,
     /// What the answers of the script at hand may take.
     pub answers: Answers,
     /// What they take, if that was more: nothing of the script was done.
@@ -147,18 +149,20 @@ impl Session {
     }
 
     /// A part of `room`, in its turn; `None` if its client has ended before.
-    async fn wait_for_part(&self, room: &Underway, bytes: usize, most: usize) -> Option<Part> {
+    pub(super) async fn wait_for_part(&self, room: &Underway, bytes: usize, most: usize) -> Option<Part> {
         // The connection looks whether its client has ended.
         yield_now().await;
-        let gone = pin!(async {
-            match self.waiting_client().filter(|_| !mutation::on(Fault::RoomOutlivesClient)) {
-                Some(caller) => caller.gone().await,
-                None => std::future::pending().await,
-            }
-        });
-        match select(gone, pin!(room.take(bytes, most))).await {
+        match select(pin!(self.gone()), pin!(room.take(bytes, most))).await {
             Either::Left(_) => None,
             Either::Right((part, _)) => Some(part),
+        }
+    }
+
+    /// Done when the client has ended, if its requests are not to be served then.
+    pub(super) async fn gone(&self) {
+        match self.waiting_client().filter(|_| !mutation::on(Fault::RoomOutlivesClient)) {
+            Some(caller) => caller.gone().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -189,8 +193,8 @@ impl Session {
     }
 
     /// Keeps the part of a request that has run until what it has written is published, and gives it back.
-    pub(super) async fn give_back(&self, part: Option<Wide>) {
-        if part.is_some()
+    pub(super) async fn give_back(&mut self, part: Option<Wide>) {
+        if (part.is_some() || self.parts.documents.is_some())
             && self.turn.is_none()
             && let Some((committing, _)) = &self.committing
         {

@@ -1,5 +1,7 @@
 //! Scripts beside other clients: nothing is lost, nothing is seen by halves, and who is in the way yields.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use forebay::runtime::simulated::SplitMix;
 use forebay_protocol::encode_command;
@@ -74,7 +76,7 @@ async fn one_whose_client_has_gone_changes_nothing() {
     let mut peer = Peer::new(&shared);
     let endless = "redis.call('SET', KEYS[1], 1) while true do end";
     let request = ["EVAL", endless, "1", "k"];
-    let left = tokio::time::timeout(std::time::Duration::from_millis(50), ask(&mut peer, &request)).await;
+    let left = tokio::time::timeout(Duration::from_millis(50), ask(&mut peer, &request)).await;
     assert!(left.is_err());
     drop(peer);
     let mut other = Peer::new(&shared);
@@ -148,4 +150,17 @@ async fn whoever_counts_sees_whole_transfers() {
     assert_eq!(ask(&mut bank, &["EVAL_RO", COUNT, "0"]).await, ":600|");
     shared.engine.validate();
     assert_eq!(shared.engine.locked_keys(), 0);
+}
+
+/// A script that finds no place says so in the end, and one in a call that can't be stopped is named.
+#[tokio::test]
+async fn one_that_finds_no_place_says_so() {
+    let shared = server(|options| (options.limits.script_ms_max, options.limits.scripts_max) = (50, 1));
+    let (mut stuck, mut peer) = (Peer::new(&shared), Peer::new(&shared));
+    // It takes some seconds.
+    let long = "return ('a'):rep(80):find(('a-'):rep(4) .. 'b')";
+    assert_eq!(eval(&mut stuck, long).await, "-LIMIT script_ms_max 50|");
+    let killed = ask(&mut peer, &["SCRIPT", "KILL"]).await;
+    assert!(killed.starts_with("-BUSY 1 scripts were told to stop"), "{killed}");
+    assert_eq!(eval(&mut peer, "return 1").await, "-TXCONFLICT scripts_max 1: none of them ended for 200 ms, retry|");
 }
