@@ -195,6 +195,43 @@ fn a_row_whose_columns_have_defaults_is_not_known_before_it_is_made() {
     assert_eq!(server.sql(&database, CART_ROWS), "1:6:b:12 2:1:c:2");
 }
 
+/// To empty a field of a row that is not there does nothing, also where the row is made later in that transaction.
+#[test]
+fn a_field_that_is_emptied_before_its_row_is_made_has_its_default() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(call(&mut client, "CACHE BLIND ON"), ok());
+    let scripts: [&[&str]; 4] = [
+        &["HDEL cart:1 items", "HMSET cart:1 note a"],
+        &["HDEL cart:3 items", "HINCRBY cart:3 items 2"],
+        &["HDEL cart:4 items", "HMSET cart:4 note b"],
+        &["HDEL cart:5 items", "SET cart:5 {\"items\":null}"],
+    ];
+    let mut rows = Vec::new();
+    for is_away in [false, true] {
+        server.sql(&database, "DELETE FROM carts; INSERT INTO carts VALUES (4, 7, 'n')");
+        assert_eq!(call(&mut client, "CACHE RESET"), ok());
+        if is_away {
+            leave(&mut client, &[["EXISTS".into(), "cart:9".into()]]);
+        }
+        for script in scripts {
+            call(&mut client, "MULTI");
+            script.iter().for_each(|command| drop(call(&mut client, command)));
+            let replies = call(&mut client, "EXEC");
+            assert!(matches!(replies, Reply::Array(_)), "{script:?}: {replies:?}");
+        }
+        if is_away {
+            let told = said(&call(&mut client, "HGET cart:1 items"));
+            assert!(told.starts_with("STOREDOWN"), "{told}");
+            away(&mut client, false);
+            calm(forebay.address);
+        }
+        rows.push(server.sql(&database, CART_ROWS));
+    }
+    assert_eq!(rows, ["1:5:a:10 3:2:4 4:b 5"; 2], "without an outage, and with one");
+}
+
 /// What the database computes from a column is not known while that column's write is buffered.
 #[test]
 fn what_is_computed_from_a_buffered_write_is_not_known() {

@@ -85,9 +85,8 @@ fn without_zeros(text: &str) -> String {
 
 /// The document, in an order that is always the same.
 fn document(client: &mut Connection, (key, read): (&str, &str)) -> Vec<String> {
-    let Reply::Array(parts) = client.call(&words(read).iter().map(String::as_str).collect::<Vec<_>>()) else {
-        panic!("{key}: {read}")
-    };
+    let reply = client.call(&words(read).iter().map(String::as_str).collect::<Vec<_>>());
+    let Reply::Array(parts) = reply else { panic!("{key}: {read}: {}", said(&reply)) };
     let mut parts: Vec<String> = parts.iter().map(said).collect();
     match read.split(' ').next() {
         Some("HGETALL") => {

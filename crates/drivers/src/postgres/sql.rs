@@ -219,15 +219,18 @@ pub(super) const PREPARED: [&str; 10] = [
         ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
             expires_at_ms = excluded.expires_at_ms, value = excluded.value)
     SELECT 1",
+    // The checks need the count of ids, so the ids are entered first: what is repeated is told as that, and not as
+    // overtaken by itself.
     "WITH entered AS (INSERT INTO forebay.applied (id, applied)
-        SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id),
+        SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id RETURNING id),
     removed AS (DELETE FROM forebay.documents d USING unnest($2::smallint[], $3::bytea[]) AS k(space, name)
         WHERE d.space = k.space AND d.name = k.name),
     put AS (INSERT INTO forebay.documents (space, name, version, expires_at_ms, value)
         SELECT * FROM unnest($4::smallint[], $5::bytea[], $6::bytea[], $7::bigint[], $8::bytea[])
         ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
             expires_at_ms = excluded.expires_at_ms, value = excluded.value)
-    SELECT 1 FROM forebay.require($9::smallint[], $10::bytea[], $11::bytea[])",
+    SELECT 1 FROM (SELECT count(*) AS n FROM entered) AS ids,
+        LATERAL forebay.require(CASE WHEN ids.n >= 0 THEN $9::smallint[] END, $10::bytea[], $11::bytea[])",
     "INSERT INTO forebay.applied (id, applied) SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id",
     "SELECT k.place, d.version, CASE WHEN octet_length(d.value) <= 262144 THEN d.value END
         FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)

@@ -91,6 +91,35 @@ fn rows_and_documents_are_one_transaction() {
     assert_eq!(block_on(store.outcome(both.id)), Ok(Resolved::Applied));
 }
 
+/// A commit whose answer was lost is told as repeated, although it has overtaken its own checks.
+#[test]
+fn what_is_repeated_is_not_overtaken_by_itself() {
+    let (_world, store, mint) = world();
+    let large = "x".repeat(300_000);
+    for (n, value) in ["small", &large].into_iter().enumerate() {
+        let (absent, present) = (format!("session:a{n}"), format!("session:p{n}"));
+        assert!(committed(&outcomes(&store, &[commit_of(&mint, &[(&present, put("0"))], &[])])[0]));
+        let versions = [&absent, &present].map(|name| (name.as_str(), get(&store, name).version));
+        let in_chunks = [("document", vec![]), ("row", vec![("user:1", vec![add("visits", 1)])])];
+        for (what, more) in in_chunks {
+            let writes = [vec![(absent.as_str(), put(value)), (&present, put(value))], more].concat();
+            let checks = [&absent, &present].map(|name| (name.as_str(), get(&store, name).version));
+            let commit = computed(&store, commit_of(&mint, &writes, &checks));
+            assert!(committed(&outcomes(&store, std::slice::from_ref(&commit))[0]), "{what}");
+            for behind in [false, true] {
+                let mut group = vec![commit.clone()];
+                group.extend(behind.then(|| commit_of(&mint, &[("text:z", put("z"))], &[])));
+                let again = outcomes(&store, &group);
+                assert!(matches!(&again[0], CommitOutcome::Repeated(_)), "{what}, {} bytes: {again:?}", value.len());
+                assert!(again[1..].iter().all(committed), "{again:?}");
+            }
+        }
+        let overtaken = commit_of(&mint, &[("text:y", put("y"))], &versions);
+        let said = outcomes(&store, &[overtaken]);
+        assert_eq!(said, [CommitOutcome::Conflict(versions.map(|(name, _)| key(name)).to_vec())]);
+    }
+}
+
 #[test]
 fn what_is_refused_of_one_leaves_the_other() {
     let (world, store, mint) = world();

@@ -108,7 +108,8 @@ impl Fills {
 
     /// Those that are not given by `changes`.
     fn left_by(&self, changes: &[Change]) -> Fills {
-        let is_given = |column: &Blob| changes.iter().any(|change| field_of(change) == Some(column));
+        let given = from_made(changes);
+        let is_given = |column: &Blob| given.iter().any(|change| field_of(change) == Some(column));
         match self {
             Fills::Columns(columns) if columns.iter().any(is_given) => {
                 Fills::Columns(columns.iter().filter(|column| !is_given(column)).cloned().collect())
@@ -260,7 +261,7 @@ impl RowForm {
         }
         let adds = |change: &&Change| matches!(change, Change::AddInteger { .. } | Change::AddFloat { .. });
         let unset = |change: &Change| matches!(change, Change::UnsetField(_));
-        let set = |field: &Blob| last.iter().any(|change| field_of(change) == Some(field));
+        let set = |field: &Blob| from_made(last).iter().any(|change| field_of(change) == Some(field));
         match self.makes(last) {
             true => new.iter().filter(adds).filter_map(field_of).any(|field| !set(field)),
             false => self.makes(new) && last.iter().any(unset),
@@ -272,6 +273,12 @@ impl RowForm {
 fn behind_deletion(changes: &[Change]) -> &[Change] {
     let at = changes.iter().rposition(|change| *change == Change::Delete).map_or(0, |at| at + 1);
     &changes[at..]
+}
+
+/// Those of `changes` that find a row: what stands before them empties fields where there may be none.
+fn from_made(changes: &[Change]) -> &[Change] {
+    let at = changes.iter().position(|change| !matches!(change, Change::UnsetField(_)));
+    &changes[at.unwrap_or(changes.len())..]
 }
 
 /// What a deletion behind `changes` of a list comes to in one transaction, if an element comes by them: that has made

@@ -59,7 +59,11 @@ impl Row {
                     inserts = true;
                     sets.insert(field.clone(), (Some(Some(value.clone())), 0));
                 }
-                Change::UnsetField(field) => drop(sets.insert(field.clone(), (Some(None), 0))),
+                // Of a row that is not there nothing is emptied.
+                Change::UnsetField(field) if inserts || self.columns.is_some() => {
+                    sets.insert(field.clone(), (Some(None), 0));
+                }
+                Change::UnsetField(_) => {}
                 Change::AddInteger { field: Some(field), delta } => {
                     inserts = true;
                     sets.entry(field.clone()).or_default().1 += delta;

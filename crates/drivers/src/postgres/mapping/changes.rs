@@ -19,7 +19,8 @@ use super::statement::{Act, Shape, Values};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expression {
     pub(super) of_row: String,
-    pub(super) of_nothing: String,
+    /// None: what the table fills.
+    pub(super) of_nothing: Option<String>,
 }
 
 /// What a document's changes come to.
@@ -56,6 +57,8 @@ enum Base {
     /// What the row has.
     #[default]
     Row,
+    /// Null in a row that was there. A new row has what the table fills.
+    Emptied,
     Null,
     /// The text of a value of the column's type.
     Text(String),
@@ -133,7 +136,10 @@ impl Table {
                 Change::Delete => row = Pending { deleted: true, ..Pending::default() },
                 Change::Put(value) => self.put(&mut row, parts, value)?,
                 Change::SetField(field, value) => self.set_field(&mut row, parts, field, value)?,
-                Change::UnsetField(field) => row.set(self.field(field)?, Base::Null),
+                // Of a row that is not there it takes nothing.
+                Change::UnsetField(field) => {
+                    row.set(self.field(field)?, if row.inserts { Base::Null } else { Base::Emptied });
+                }
                 Change::AddInteger { field: Some(field), delta } => {
                     let set = row.add(self.field(field)?, false)?;
                     set.whole = Some(set.whole.unwrap_or_default() + i128::from(*delta));
@@ -172,6 +178,7 @@ impl Table {
             // It is told what it has to be.
             _ => Cow::default(),
         };
+        row.inserts = true;
         for change in self.changes_of_object(parts, &text)? {
             match change {
                 Change::SetField(field, value) => self.set_field(row, parts, &field, &value)?,
@@ -179,7 +186,6 @@ impl Table {
                 _ => {}
             }
         }
-        row.inserts = true;
         Ok(())
     }
 }
@@ -226,7 +232,8 @@ impl Set {
         // Of a type without its length: that is then the assignment's matter, which refuses what does not fit and cuts
         // nothing off.
         let base = match self.base {
-            Base::Row => Expression { of_row: format!("t.{}", quoted(&column.name)), of_nothing: "0".into() },
+            Base::Row => Expression { of_row: format!("t.{}", quoted(&column.name)), of_nothing: Some("0".into()) },
+            Base::Emptied => Expression { of_row: "NULL".into(), of_nothing: None },
             Base::Null => both("NULL".into()),
             Base::Text(text) => both(values.place(text, &column.type_name)?),
         };
@@ -247,7 +254,8 @@ impl Set {
             return Ok(base);
         }
         let added = |base: &str| format!("coalesce(({base})::{}, 0){sum}", column.type_name);
-        Ok(Expression { of_row: added(&base.of_row), of_nothing: added(&base.of_nothing) })
+        let of_nothing = Some(added(base.of_nothing.as_deref().unwrap_or("NULL")));
+        Ok(Expression { of_row: added(&base.of_row), of_nothing })
     }
 }
 
@@ -272,8 +280,8 @@ fn statement(parts: &[&str], (change, values): (RowChange<'_>, Values)) -> Vec<(
         if act != Act::Insert {
             sets.push((name.clone(), expression.of_row));
         }
-        if change.inserts {
-            inserts.push((name, expression.of_nothing));
+        if let Some(value) = expression.of_nothing.filter(|_| change.inserts) {
+            inserts.push((name, value));
         }
     }
     statements.push((Shape { act, sets, inserts }, values));
@@ -281,7 +289,7 @@ fn statement(parts: &[&str], (change, values): (RowChange<'_>, Values)) -> Vec<(
 }
 
 fn both(text: String) -> Expression {
-    Expression { of_row: text.clone(), of_nothing: text }
+    Expression { of_row: text.clone(), of_nothing: Some(text) }
 }
 
 /// A value as text that the column's type reads.

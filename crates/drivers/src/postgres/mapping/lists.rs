@@ -91,7 +91,7 @@ impl Table {
             Some((Data::List(list), None)) => array_of(list.iter(), element, values)?,
             Some(_) => return Err(format!("{list} of {table} is a list: it takes LPUSH, RPUSH and their kind")),
         };
-        Ok(Expression { of_row: whole.clone(), of_nothing: whole })
+        Ok(Expression { of_row: whole.clone(), of_nothing: Some(whole) })
     }
 }
 
@@ -151,7 +151,7 @@ fn travelling(column: &Column, element: &str, steps: &[Step<'_>], values: &mut V
         };
         (of_row, of_nothing) = (made(&of_row), made(&of_nothing));
     }
-    Ok(Expression { of_row, of_nothing })
+    Ok(Expression { of_row, of_nothing: Some(of_nothing) })
 }
 
 /// The first of `elements`, and the array of the others in the list's order if there are any.

@@ -13,6 +13,8 @@ use super::changes::utf8;
 #[derive(Clone, Copy)]
 enum Left<'a> {
     Null,
+    /// Null if there was a row.
+    Emptied,
     Text(&'a [u8]),
 }
 
@@ -38,7 +40,7 @@ impl<'a> Outcome<'a> {
                 self.set(field, Left::Text(value));
                 self.inserts = true;
             }
-            Change::UnsetField(field) => self.set(field, Left::Null),
+            Change::UnsetField(field) => self.set(field, if self.inserts { Left::Null } else { Left::Emptied }),
             Change::AddInteger { field: Some(field), .. } | Change::AddFloat { field: Some(field), .. } => {
                 self.left.retain(|(other, _)| **other != **field);
                 self.made.push(field);
@@ -59,21 +61,26 @@ impl Table {
             return Some(format!("forebay's role may not delete rows of {}, it needs DELETE", self.name));
         }
         // A row that is set as a whole, by one text, and where nobody knew the document.
-        let mut named = Vec::new();
+        let (mut named, mut texts) = (Vec::new(), Vec::new());
         for change in write.changes.iter() {
             match change {
                 Change::Put(Value { data: Data::Bytes(text), .. }) => {
+                    texts.push(named.len());
                     named.extend(self.changes_of_object(parts, &text.joined()).ok()?);
                 }
                 change => named.push(change.clone()),
             }
         }
         let mut outcome = Outcome::default();
-        named.iter().for_each(|change| outcome.take(change));
+        for (at, change) in named.iter().enumerate() {
+            // There is a row when its text is taken apart.
+            outcome.inserts |= texts.contains(&at);
+            outcome.take(change);
+        }
         let known = outcome.left.iter().filter(|(field, _)| !outcome.made.contains(field));
         for (field, left) in known {
             let column = self.fields.iter().find(|column| column.name.as_bytes() == *field)?;
-            if let Some(why) = self.left_refused(column, *left, outcome.inserts || !write.unseen) {
+            if let Some(why) = self.left_refused(column, *left, outcome.inserts, !write.unseen) {
                 return Some(format!("the field {} of {}: {why}", column.name, self.name));
             }
         }
@@ -108,11 +115,13 @@ impl Table {
         (only && first.unsigned_abs() > span).then(|| refused(format!("{first} is more than {} has", column.type_name)))
     }
 
-    fn left_refused(&self, column: &Column, left: Left<'_>, there: bool) -> Option<String> {
+    fn left_refused(&self, column: &Column, left: Left<'_>, inserts: bool, seen: bool) -> Option<String> {
         match left {
             // A key's column stands there for the row's sake.
             _ if self.key.iter().any(|key| key.name == column.name) => None,
-            Left::Null => (column.not_null && there).then(|| "it is NOT NULL".into()),
+            Left::Null if inserts || seen => column.not_null.then(|| "it is NOT NULL".into()),
+            Left::Emptied if seen => column.not_null.then(|| "it is NOT NULL".into()),
+            Left::Null | Left::Emptied => None,
             Left::Text(_) if column.kind == Kind::Bytes => None,
             Left::Text(value) => {
                 let text = utf8(value).ok()?;

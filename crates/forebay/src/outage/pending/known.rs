@@ -242,7 +242,8 @@ impl Buffer {
                 if !about {
                     continue;
                 }
-                is_given = *change != Change::Delete;
+                // Of a row that is not there nothing is emptied.
+                is_given = !matches!(change, Change::Delete | Change::UnsetField(_));
                 let settles =
                     matches!(change, Change::Put(_) | Change::Delete | Change::SetField(..) | Change::UnsetField(_));
                 let mut value = match alone.take() {
