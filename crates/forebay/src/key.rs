@@ -50,7 +50,7 @@ impl Key {
     }
 
     /// This key, holding no larger allocation than its name needs.
-    pub(crate) fn compact(&self) -> Key {
+    pub fn compact(&self) -> Key {
         if self.name().len() == self.shared.len() { self.clone() } else { Key::new(self.space, self.name()) }
     }
 

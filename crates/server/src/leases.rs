@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use forebay::cache::{Cache, Changed};
 use forebay::key::KeyRef;
@@ -15,7 +15,7 @@ const SHARDS: usize = 16;
 
 /// Counts writes from the first LEASE GET on; before that they cost one look at a flag.
 pub struct Leases {
-    counts: AtomicBool,
+    counts: Arc<AtomicBool>,
     shards: [Mutex<WriteRates>; SHARDS],
     clients: Clients,
     runtime: Runtime,
@@ -51,7 +51,7 @@ impl Leases {
     pub fn new(documents_max: usize, runtime: Runtime, cache: Cache) -> Leases {
         let of_shard = documents_max.div_ceil(SHARDS);
         let shards = std::array::from_fn(|_| Mutex::new(WriteRates::new(of_shard, 0.0)));
-        Leases { counts: AtomicBool::new(false), shards, clients: Clients::default(), runtime, cache }
+        Leases { counts: Arc::default(), shards, clients: Clients::default(), runtime, cache }
     }
 
     /// The connection is one of those of the client `id`. Where two ids share a writer, each one's writes are taken for
@@ -80,6 +80,11 @@ impl Leases {
     fn shard(&self, hash: u64) -> MutexGuard<'_, WriteRates> {
         let at = (hash >> 32) as usize % SHARDS;
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whether writes are counted, for who holds none of all this.
+    pub fn counts(&self) -> Arc<AtomicBool> {
+        self.counts.clone()
     }
 
     /// A document may have been written.

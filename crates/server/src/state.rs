@@ -193,9 +193,17 @@ impl Shared {
         let leases = Arc::new(Leases::new(options.limits.lease_rates_max, runtime, cache.clone()));
         // They hold the cache, which must not hold them.
         let told = (Arc::downgrade(&trackers), Arc::downgrade(&leases));
+        // Each write comes here, on any thread: where nobody is told, no reference is counted.
+        let (tracked, counted) = (trackers.any(), leases.counts());
         cache.tell_changes(move |changed| {
-            if let (Some(trackers), Some(leases)) = (told.0.upgrade(), told.1.upgrade()) {
+            if tracked.load(Ordering::SeqCst)
+                && let Some(trackers) = told.0.upgrade()
+            {
                 trackers.changed(changed);
+            }
+            if counted.load(Ordering::Relaxed)
+                && let Some(leases) = told.1.upgrade()
+            {
                 leases.changed(changed);
             }
         });

@@ -42,7 +42,7 @@ pub struct Tracker {
 
 /// All of them.
 pub struct Trackers {
-    any: AtomicBool,
+    any: Arc<AtomicBool>,
     list: RwLock<List>,
     keys: Keys,
 }
@@ -64,9 +64,10 @@ impl Tracker {
             return;
         }
         let push = match &self.prefixes {
-            None => Push::Key(key.clone()),
+            // A key that has just been written is part of the value's memory.
+            None => Push::Key(key.compact()),
             Some(prefixes) => match prefixes.iter().position(|prefix| key.name().starts_with(prefix)) {
-                Some(at) => Push::Broadcast(key.clone(), (self.client.id, at)),
+                Some(at) => Push::Broadcast(key.compact(), (self.client.id, at)),
                 None => return,
             },
         };
@@ -90,7 +91,7 @@ impl Trackers {
     /// None yet. They take what they note from `cache`'s room, within `limits`.
     pub fn new(limits: &ServerLimits, cache: &Cache) -> Trackers {
         let keys = Keys::new(limits.tracking_keys_max, limits.tracking_bytes_max, cache.clone());
-        Trackers { any: AtomicBool::new(false), list: RwLock::default(), keys }
+        Trackers { any: Arc::default(), list: RwLock::default(), keys }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, List> {
@@ -182,6 +183,11 @@ impl Trackers {
         let list = self.read();
         let noted = clients.iter().filter_map(|id| list.by_id.get(id));
         noted.filter(|tracker| tracker.prefixes.is_none()).for_each(|tracker| tracker.tell(key, by));
+    }
+
+    /// Says whether there is anyone to be told of changes, for who holds none of all this.
+    pub fn any(&self) -> Arc<AtomicBool> {
+        self.any.clone()
     }
 
     /// Something has changed.

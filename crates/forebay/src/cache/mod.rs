@@ -336,7 +336,10 @@ impl Cache {
             true => old.saturating_sub(charged),
             false => partition.reject(slot) + if room { growth } else { 0 },
         };
-        self.inner.used_bytes.fetch_sub(given_up, Ordering::Relaxed);
+        // All threads that write share this word: what changes nothing leaves it alone.
+        if given_up > 0 {
+            self.inner.used_bytes.fetch_sub(given_up, Ordering::Relaxed);
+        }
         // A policy may remember what it kept out, too.
         self.charge_policy(partition, &access);
     }
@@ -361,6 +364,9 @@ impl Cache {
     /// once would both take the last room else.
     fn reserve(&self, bytes: usize) -> bool {
         let used_bytes = &self.inner.used_bytes;
+        if bytes == 0 {
+            return self.is_within_budget();
+        }
         if mutation::on(Fault::RoomTakenTwice) {
             let fits = used_bytes.load(Ordering::Relaxed) + bytes <= self.room_bytes();
             used_bytes.fetch_add(if fits { bytes } else { 0 }, Ordering::Relaxed);

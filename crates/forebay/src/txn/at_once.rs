@@ -57,6 +57,8 @@ impl Engine {
         let reads = u16::from(wanted.iter().any(|wanted| wanted.load));
         let writing = Context { level: numbered.context.level + reads, ..numbered.context };
         inner.load_cached(wanted, &numbered.context, &mut documents)?;
+        let version = inner.mint.next();
+        documents.will_have(version);
         let answer = match body(&mut documents) {
             Ok(answer) => answer,
             Err(answer) => {
@@ -64,7 +66,6 @@ impl Engine {
                 return Some(Ok((answer, None)));
             }
         };
-        let version = inner.mint.next();
         let record = began.map(|began| Record {
             name: format!("t@{began}"),
             began,

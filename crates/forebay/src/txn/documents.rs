@@ -65,6 +65,8 @@ pub struct Documents {
     list: SmallVec<[Document; 1]>,
     index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
     clock: Clock,
+    /// What is written gets it, where that is known before the commit.
+    version: Option<Version>,
     read_only: bool,
     /// What the documents changed since the savepoint were before; `None` without a savepoint.
     undo: Option<Vec<Before>>,

@@ -224,6 +224,15 @@ impl<'a> Call<'a> {
         Ok(self.value(key)?.is_some())
     }
 
+    /// Puts a byte string under `key`.
+    pub fn put(&mut self, key: KeyRef<'_>, bytes: &[u8], expires_at_ms: Option<u64>) -> Result<(), Reply> {
+        let put = match &mut self.known {
+            Known::Documents(documents) => documents.put(key, bytes, expires_at_ms),
+            Known::Published(_) => Err(DocumentError::ReadOnly),
+        };
+        put.map_err(|error| document_error(&error))
+    }
+
     /// Changes the document of `key`.
     pub fn change(&mut self, key: KeyRef<'_>, change: Change) -> Result<(), Reply> {
         self.try_change(key, change).map_err(|error| document_error(&error))

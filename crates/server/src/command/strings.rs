@@ -3,7 +3,6 @@
 use forebay::change::{ApplyError, Change};
 use forebay::key::KeyRef;
 use forebay::txn::DocumentError;
-use forebay::value::Value;
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::expiry::{Moment, Unit, positive_moment};
@@ -198,14 +197,13 @@ fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: &[u8], expires: Option<Momen
     let expires_at_ms = expires.map(|expires| expires.at_ms);
     let relative = expires.is_some_and(|expires| expires.relative);
     if let Some(at_ms) = expires_at_ms.filter(|_| call.expiry_is_freshness(key)) {
-        call.change(key, Change::Put(Value::bytes(bytes)))?;
+        call.put(key, bytes, None)?;
         return call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX), relative);
     }
-    let change = match expires_at_ms {
-        Some(at_ms) if at_ms <= call.now_ms() => Change::Delete,
-        expires_at_ms => Change::Put(Value { expires_at_ms, ..Value::bytes(bytes) }),
-    };
-    call.change(key, change)?;
+    match expires_at_ms {
+        Some(at_ms) if at_ms <= call.now_ms() => call.change(key, Change::Delete)?,
+        expires_at_ms => call.put(key, bytes, expires_at_ms)?,
+    }
     call.count_from_commit(key, relative);
     Ok(())
 }

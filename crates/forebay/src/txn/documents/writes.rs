@@ -2,11 +2,34 @@
 
 use smallvec::SmallVec;
 
-use super::{Document, Documents};
+use super::{Document, DocumentError, Documents};
+use crate::change::Change;
 use crate::key::{Key, KeyRef};
+use crate::read::record;
 use crate::store::{Footprint, Write};
+use crate::value::Value;
+use crate::version::Version;
 
 impl Documents {
+    /// What is written will have this version, if it is committed at all. Over a store that is owned.
+    pub(in crate::txn) fn will_have(&mut self, version: Version) {
+        debug_assert!(self.fronted.is_none(), "what others write to gives its own versions");
+        self.version = Some(version);
+    }
+
+    /// Puts a byte string under `key`. Where its version is known, it is made as it will be kept: all who have it, and
+    /// its key, then share one allocation.
+    pub fn put(&mut self, key: KeyRef<'_>, bytes: &[u8], expires_at_ms: Option<u64>) -> Result<(), DocumentError> {
+        let version = self.version.filter(|_| !self.read_only);
+        match version.and_then(|version| record::written(key, bytes, expires_at_ms, version)) {
+            Some((own, value)) => {
+                let at = self.position(key).unwrap_or_else(|| self.push(Document::new(own)));
+                self.change_at(at, Change::Put(value))
+            }
+            None => self.change(key, Change::Put(Value { expires_at_ms, ..Value::bytes(bytes) })),
+        }
+    }
+
     /// Whether anything is to be committed.
     pub fn changed(&self) -> bool {
         self.list.iter().any(|document| !document.changes.is_empty())
