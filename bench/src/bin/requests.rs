@@ -1,7 +1,8 @@
 //! What `scripts/instructions.sh requests` counts the instructions of: a session that is given batches of requests of
 //! one kind and serves them, without a socket. `requests get 16 10000`: 10,000 requests, 16 in a batch.
 //!
-//! All documents are cached, and few are asked for often.
+//! All documents are cached, and few are asked for often. `get-traced` records them (CACHE TRACE) meanwhile, and
+//! `get-metered` counts transactional hits.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use forebay::runtime;
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_protocol::{Batch, Decoder, Limits, encode_command};
+use forebay_server::recorder::Recorder;
 use forebay_server::{ServerOptions, Session, Shared};
 
 const KEYS: u64 = 10_000;
@@ -92,18 +94,28 @@ fn counted(
 }
 
 fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> {
+    let (kind, watched) = kind.split_once('-').unwrap_or((kind, ""));
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _entered = tokio.enter();
     let policy = choose("s3-fifo")?;
     let cache =
         CacheOptions { budget_bytes: BUDGET_BYTES, partitions: 2, policy: policy.policy, policy_values: policy.values };
     let runtime = runtime::tokio::runtime(tokio.handle().clone());
-    let shared =
-        Shared::new(ServerOptions::new(Engine::new(EngineOptions::new(runtime, Arc::new(Memory::new()), cache))));
-    let mut peer = Peer::new(&Arc::new(shared))?;
+    let engine = Engine::new(EngineOptions::new(runtime, Arc::new(Memory::new()), cache));
+    let traces = tempfile::tempdir()?;
+    let mut options = ServerOptions::new(engine.clone());
+    options.trace_dir = Some(traces.path().to_owned());
+    let shared = Arc::new(Shared::new(options));
+    let mut peer = Peer::new(&shared)?;
     let mut input = BytesMut::new();
     (0..KEYS).for_each(|key| encode_command(&mut input, &["SET", &format!("key:{key:08}"), VALUE]));
     tokio.block_on(peer.serve(&input, in_batch))?;
+    match watched {
+        "" => {}
+        "metered" => _ = engine.cache().measure_transactions(),
+        "traced" => tokio.block_on(Recorder::start(&shared, b"requests", None, false))?,
+        other => return Err(format!("unknown watcher {other}; known: metered, traced").into()),
+    }
     for warm in [true, false] {
         input.clear();
         let requests = if warm { 4 * KEYS as usize } else { count };
@@ -122,7 +134,7 @@ fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, kind, in_batch, count] = &arguments[..] else {
-        eprintln!("usage: requests get|set|mget|lease|hits IN_BATCH COUNT");
+        eprintln!("usage: requests get|set|mget|lease|hits[-metered|-traced] IN_BATCH COUNT");
         return ExitCode::FAILURE;
     };
     let done = || run(kind, in_batch.parse()?, count.parse()?);

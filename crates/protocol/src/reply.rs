@@ -44,6 +44,9 @@ pub const NIL_RESP3: &[u8] = b"_\r\n";
 /// Bytes of the longest header: a marker, 20 digits, CR LF.
 const HEADER_BYTES_MAX: usize = 23;
 
+/// Bytes that a reply has beside its content, at most: a header, CR LF.
+pub const BESIDE_CONTENT_BYTES: usize = HEADER_BYTES_MAX + 2;
+
 /// The protocol that a connection speaks: RESP2 until `HELLO 3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
@@ -232,7 +235,7 @@ impl Reply {
                 pairs.iter().map(pair_bytes).sum()
             }
         };
-        content + HEADER_BYTES_MAX + 2
+        content + BESIDE_CONTENT_BYTES
     }
 }
 

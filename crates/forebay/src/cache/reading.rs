@@ -49,7 +49,7 @@ impl Cache {
     /// result beside it.
     pub fn get(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
         let hash = key.hash64();
-        let Some(read) = self.inner.get(hash, key, context, |_| true) else {
+        let Some(read) = self.inner.get(hash, key, context, |found| Some(View::from(found.item).read())) else {
             self.inner.beside.readers.count(false, &self.reading().0);
             return None;
         };
@@ -93,7 +93,22 @@ impl Cache {
 
     /// One look at a single key that counts the hit at once. `None`: not cached or being published.
     pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
-        self.inner.get(key.hash64(), key, context, |sight| !sight.is_marked())
+        self.show_published(key, context, |view| Some(view.read()))
+    }
+
+    /// As [`Cache::get_published`], for a reader that takes what it wants while it looks: `show` may copy from what it
+    /// sees, and counts no reference. It must wait for nothing. What it takes nothing of is no hit.
+    #[inline]
+    pub(crate) fn show_published<T>(
+        &self,
+        key: KeyRef<'_>,
+        context: &Context,
+        show: impl FnOnce(View<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.inner.get(key.hash64(), key, context, |found| match found.sight.is_marked() {
+            true => None,
+            false => show(View::from(found.item)),
+        })
     }
 
     /// Counts hits that a cache elsewhere has had of `key` with a copy from here, if it is still cached.
@@ -119,21 +134,22 @@ impl Inner {
         self.beside.readers.look((self.index(hash), hash), &reading.0, |item| View::from(item).key() == key)
     }
 
-    /// The value of `key`, as a hit, if it may be taken.
+    /// What `take` makes of what is cached of `key`; a hit, if that is something.
     #[inline]
-    fn get(
+    fn get<T>(
         &self,
         hash: u64,
         key: KeyRef<'_>,
         context: &Context,
-        may: impl Fn(Sight<'_, Apart>) -> bool,
-    ) -> Option<Read> {
+        take: impl FnOnce(Sighted<'_, Apart>) -> Option<T>,
+    ) -> Option<T> {
         let partition = self.following.hears(hash).then(|| self.partition_of(hash));
         let reading = Reading(self.beside.readers.pin());
-        let found = self.find(hash, key, &reading).filter(|found| may(found.sight))?;
-        let read = View::from(found.item).read();
-        self.hit(partition, hash, found.sight, context, &reading);
-        Some(read)
+        let found = self.find(hash, key, &reading)?;
+        let sight = found.sight;
+        let taken = take(found)?;
+        self.hit(partition, hash, sight, context, &reading);
+        Some(taken)
     }
 
     /// Counts a hit. `partition` is given if the policy or a watcher hears of the hit at once.

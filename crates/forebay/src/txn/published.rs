@@ -5,12 +5,41 @@ use std::cell::Cell;
 
 use smallvec::SmallVec;
 
+use super::Engine;
 use super::documents::DocumentError;
+use crate::cache::Context;
 use crate::key::KeyRef;
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::Store;
 use crate::value::Value;
+
+impl Engine {
+    /// As [`Engine::published`], for a reader of one short byte string that copies it at once: `show` sees the bytes
+    /// where the cache has them, or nothing where the key is absent, and must wait for nothing. No reference is
+    /// counted. `None`: it is to be asked another way, or `show` took nothing.
+    pub fn show_published<T>(
+        &self,
+        key: KeyRef<'_>,
+        context: &Context,
+        show: impl FnOnce(Option<&[u8]>) -> Option<T>,
+    ) -> Option<T> {
+        let inner = &*self.inner;
+        if inner.is_overdue(key) || inner.cache.follows_transactions() {
+            return None;
+        }
+        let began = inner.history.as_ref().map(|history| history.tick());
+        inner.cache.show_published(key, context, |view| {
+            let bytes = view.packed()?;
+            let expired = view.expires_at_ms().is_some_and(|at_ms| at_ms <= inner.runtime.now_ms());
+            let taken = show(bytes.filter(|_| !expired))?;
+            if let (Some(history), Some(began)) = (&inner.history, began) {
+                history.push_read(began, vec![(key.to_key(), view.version(), bytes.is_some())]);
+            }
+            Some(taken)
+        })
+    }
+}
 
 /// What was read, a place for each key that was asked for.
 pub type Reads = SmallVec<[Read; 1]>;

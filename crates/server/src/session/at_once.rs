@@ -6,9 +6,10 @@ use std::time::Duration;
 use forebay::key::KeyRef;
 use forebay::txn::{LARGE_BYTES, Landed, Wanted};
 use forebay_protocol::Frame;
+use forebay_protocol::reply::{BESIDE_CONTENT_BYTES, write_bulk};
 use smallvec::SmallVec;
 
-use super::{Session, WIDE_ARGS};
+use super::{ReplyMode, Session, WIDE_ARGS};
 use crate::command::{Call, Command, Effect, Known, lease, refused};
 
 /// Bytes of a request above which a command takes locks: all others wait while one is served at once.
@@ -62,6 +63,9 @@ impl Session {
         if self.open.is_open() || self.unsettled() || self.runs_aside(command, frame) {
             return Hit::No;
         }
+        if command.name == "get" && self.serve_short(frame) {
+            return Hit::Served;
+        }
         let Some(body) = command.body() else { return Hit::No };
         let (space, chance, context) = (self.space, self.chance_for(command), self.context());
         let engine = &self.shared.engine;
@@ -100,6 +104,31 @@ impl Session {
             false => self.answer(&reply),
         }
         Hit::Served
+    }
+
+    /// Serves a GET of a short byte string: its bytes go from the cache to the replies, and no reference is counted.
+    /// Whether it is answered.
+    fn serve_short(&mut self, frame: Frame<'_>) -> bool {
+        if self.reply_mode != ReplyMode::On || self.parts.over.is_some() {
+            return false;
+        }
+        let context = self.context();
+        let bytes_max = self.replies.large_bytes.min(self.shared.limits.client_reply_bytes_max);
+        let (protocol, out) = (self.protocol, &mut self.replies);
+        let key = KeyRef { space: self.space, name: frame.arg(1) };
+        let shown = self.shared.engine.show_published(key, &context, |bytes| {
+            let bytes_needed = bytes.map_or(0, <[u8]>::len) + BESIDE_CONTENT_BYTES;
+            (bytes_needed <= bytes_max).then(|| {
+                out.write(|out| match bytes {
+                    Some(bytes) => write_bulk(out, bytes),
+                    None => out.extend_from_slice(protocol.nil()),
+                });
+            })
+        });
+        if shown.is_some() {
+            self.hints.used();
+        }
+        shown.is_some()
     }
 
     /// Serves what only reads, of documents that are all cached.
