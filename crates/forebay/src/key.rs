@@ -54,6 +54,11 @@ impl Key {
         if self.name().len() == self.shared.len() { self.clone() } else { Key::new(self.space, self.name()) }
     }
 
+    /// Whether the name is a part of this allocation.
+    pub(crate) fn is_part_of(&self, shared: &Arc<[u8]>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
     /// Key space, below [`SPACES`].
     pub fn space(&self) -> u8 {
         self.space

@@ -72,10 +72,11 @@ fn packable_bytes(bytes: &Bytes) -> Option<&[u8]> {
     (range.len() <= PACKED_VALUE_BYTES_MAX).then(|| &shared[range])
 }
 
-/// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record.
+/// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record. One that
+/// was made with its key ([`written`]) is left as it is.
 pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
     if let Data::Bytes(bytes) = &mut value.data
-        && packed_already(key, version, value.expires_at_ms, bytes).is_none()
+        && !bytes.whole().is_some_and(|(shared, _)| key.is_part_of(shared))
         && let Some(content) = packable_bytes(bytes)
     {
         let len = content.len();
@@ -176,8 +177,13 @@ fn packed_already<'a>(
         && (header.absent, header.long, header.space) == (false, short.is_none(), key.space())
         && version_is
         && header.expires_at_ms(shared) == expires_at_ms
-        && shared[header.bytes..range.start] == *key.name();
+        && is_name_of(key, &shared[header.bytes..range.start]);
     same.then_some(shared)
+}
+
+/// Whether a key has this name, which may be the very bytes that the key has.
+fn is_name_of(key: &Key, name: &[u8]) -> bool {
+    std::ptr::eq(key.name(), name) || key.name() == name
 }
 
 impl Record {
