@@ -8,14 +8,16 @@
 #
 # `scripts/instructions.sh requests`: those of GET, SET, MGET of 10 and LEASE GET of cached keys by a session, alone and
 # 16 in a batch. It builds the server in release mode first, which takes minutes.
+#
+# `scripts/instructions.sh watched`: those of GET while hits are counted by transactions, and while they are recorded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
 LOOK_MAX=${LOOK_MAX:-173}
-GET_MAX=${GET_MAX:-2570}
-SET_MAX=${SET_MAX:-7115}
+GET_MAX=${GET_MAX:-1950}
+SET_MAX=${SET_MAX:-6900}
 MGET_MAX=${MGET_MAX:-15650}
 LEASE_MAX=${LEASE_MAX:-3975}
 
@@ -51,7 +53,14 @@ check() {
 	awk -v per="$per" -v most="$3" 'BEGIN {exit !(per > 0 && per <= most)}' || status=1
 }
 
-if [ "${1:-}" = requests ]; then
+if [ "${1:-}" = watched ]; then
+	cargo build --release --locked -q -p forebay-bench --bin requests
+	for name in get get-metered get-traced; do
+		measure 'requests::counted*' "$target/requests" "$name" 16
+		echo "instructions of a $name, 16 in a batch: $per"
+	done
+	exit 0
+elif [ "${1:-}" = requests ]; then
 	cargo build --release --locked -q -p forebay-bench --bin requests
 	for kind in get:"$GET_MAX" set:"$SET_MAX" mget:"$MGET_MAX" lease:"$LEASE_MAX"; do
 		IFS=: read -r name most <<<"$kind"
