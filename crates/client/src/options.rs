@@ -13,9 +13,6 @@ use crate::error::Error;
 use crate::ground::Ground;
 use crate::moment::Level;
 
-/// Forebay's rule. Of what was tried, no other abort costs less at most loads (`docs/leases.md`).
-const LEASES: Leases = Leases::Renewed { abort: 5.0, length_max: 60.0, least: 0.05 };
-
 /// A password, which no text shows.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) String);
@@ -61,7 +58,7 @@ impl Options {
             connections_max: 16,
             cache_bytes: 64 << 20,
             policy: "s3-fifo".into(),
-            leases: LEASES,
+            leases: Leases::FOREBAY,
             popular: None,
             level: Level::Session,
             attempts_max: 64,

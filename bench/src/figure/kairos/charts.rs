@@ -212,7 +212,7 @@ pub(super) fn rules(scale: Scale) -> Vec<Chart> {
     const LOCAL: System = System { name: "+ local", rules: Rules { local: true, ..RANGES.rules }, ..RANGES };
     const RENEWING: System =
         System { name: "+ renewal", rules: Rules { renew: true, own: true, ..LOCAL.rules }, ..LOCAL };
-    const CHEAPEST: System = System { name: "+ cost of aborts", leases: System::FOREBAY.leases, ..RENEWING };
+    const PRICED: System = System { name: "+ cost of aborts", leases: System::FOREBAY.leases, ..RENEWING };
     let mut settings: Vec<Setting> = [
         System::BASELINE,
         System::IDEAL,
@@ -221,7 +221,7 @@ pub(super) fn rules(scale: Scale) -> Vec<Chart> {
         RANGES,
         LOCAL,
         RENEWING,
-        CHEAPEST,
+        PRICED,
         System::FOREBAY,
     ]
     .map(Setting::paper)

@@ -131,13 +131,9 @@ const fn renewed(abort: f64) -> Rule {
     Rule::Of(Leases::Renewed { abort, length_max: LENGTH_MAX_S, least: LEAST })
 }
 
-const RULES: [(&str, Rule); 7] = [
+const RULES: [(&str, Rule); 6] = [
     ("algorithm 1", Rule::Of(Leases::Paper)),
     ("until stale", Rule::Of(Leases::Endless)),
-    (
-        "the cheaper of two",
-        Rule::Of(Leases::Cheapest { abort: 4.0, verdict: TRIP_S, length_max: LENGTH_MAX_S, least: LEAST }),
-    ),
     ("renewed, abort 1", renewed(1.0)),
     ("renewed, abort 4", renewed(4.0)),
     ("renewed, abort 10", renewed(10.0)),

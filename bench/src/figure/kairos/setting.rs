@@ -246,7 +246,7 @@ impl System {
     /// What forebay does, over validators beside clients.
     pub const FOREBAY: System = System {
         name: "forebay",
-        leases: RENEWED,
+        leases: Leases::FOREBAY,
         rules: Rules::FOREBAY,
         validators: true,
         told: Told::Nobody,
@@ -267,6 +267,3 @@ impl System {
 }
 
 const EVICTING: Rules = Rules { evict: true, ..Rules::PAPER };
-
-/// An abort costs about as much as it has read.
-const RENEWED: Leases = Leases::Renewed { abort: 4.0, length_max: 60.0, least: 0.02 };

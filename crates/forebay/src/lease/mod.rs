@@ -16,4 +16,4 @@ pub mod term;
 pub use admission::{Popular, ReadRates};
 pub use leases::{Bounds, Leases};
 pub use rates::{ReadGap, WriteRates};
-pub use term::{Gaps, Rule, Term};
+pub use term::{Gaps, Term};

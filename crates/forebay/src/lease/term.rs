@@ -25,20 +25,9 @@ pub struct Gaps {
     pub write: f64,
 }
 
-/// What becomes of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// It is given up when it was found stale, and else when its lease ends.
-    Evicting,
-    /// Each read that was validated begins its lease again.
-    Renewing,
-}
-
-/// A lease: its rule, its length, and what a read costs then.
+/// A lease: its length, and what a read costs then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Term {
-    /// When it begins again.
-    pub rule: Rule,
     /// Its length; infinite: until it is found stale.
     pub length: f64,
     /// The cost of one read, in misses. At 1 or near it the copy is not worth keeping.
@@ -252,19 +241,7 @@ impl Gaps {
     /// [`Gaps::partly_judged`].
     pub fn renewed(self, kappa: f64) -> Term {
         let length = self.renewing(kappa);
-        Term { rule: Rule::Renewing, length, cost: self.cost_renewing(length, kappa) }
-    }
-
-    /// The lease to use where each transaction is validated: the rule that costs less. `verdict`: the time from a read
-    /// to its verdict, during which further reads find the same stale copy; `abort`: what an abort costs, in misses.
-    pub fn term(self, verdict: f64, abort: f64) -> Term {
-        let (evicting, renewing) = (self.cost_aware(abort + 1.0), self.renewing(abort + 1.0));
-        let cost_evicting = self.cost_to_the_end(evicting, abort + 1.0);
-        let cost_renewing = self.cost_renewing(renewing, abort * (1.0 + verdict / self.read) + 1.0);
-        match cost_renewing < cost_evicting {
-            true => Term { rule: Rule::Renewing, length: renewing, cost: cost_renewing },
-            false => Term { rule: Rule::Evicting, length: evicting, cost: cost_evicting },
-        }
+        Term { length, cost: self.cost_renewing(length, kappa) }
     }
 }
 
@@ -338,17 +315,15 @@ mod tests {
             (f64::INFINITY, f64::INFINITY, f64::INFINITY)
         );
         assert_eq!((gaps.cost_to_the_end(f64::INFINITY, 6.0), gaps.cost_renewing(f64::INFINITY, 6.0)), (0.0, 0.0));
-        let term = gaps.term(2.0, 5.0);
+        let term = gaps.renewed(6.0);
         assert_eq!((term.drawn(0.5, 60.0), term.is_worth(0.99)), (60.0, true));
     }
 
     #[test]
-    fn the_cheaper_rule_is_chosen() {
-        // The example of the derivation: a read a unit, a write in a hundred, an abort of five misses.
-        let term = Gaps { read: 1.0, write: 100.0 }.term(2.0, 5.0);
-        assert_eq!(term.rule, Rule::Renewing);
-        assert!((term.cost - 0.159).abs() < 0.02, "{term:?}");
-        let written = Gaps { read: 10.0, write: 1.0 }.term(0.0, 5.0);
+    fn what_is_written_most_is_not_worth_a_copy() {
+        let term = Gaps { read: 1.0, write: 100.0 }.renewed(6.0);
+        assert!((term.cost - 0.058).abs() < 0.01 && term.is_worth(0.9), "{term:?}");
+        let written = Gaps { read: 10.0, write: 1.0 }.renewed(6.0);
         assert!(!written.is_worth(0.05), "{written:?}");
     }
 
@@ -372,7 +347,7 @@ mod tests {
 
     #[test]
     fn leases_that_began_together_end_apart() {
-        let term = Term { rule: Rule::Evicting, length: 10.0, cost: 0.1 };
+        let term = Term { length: 10.0, cost: 0.1 };
         assert_eq!([0.0, 0.5, 1.0].map(|chance| term.drawn(chance, 10.5)), [9.0, 10.0, 10.5]);
     }
 }

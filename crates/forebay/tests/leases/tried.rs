@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use forebay::lease::{Gaps, Rule};
+use forebay::lease::Gaps;
 
 use super::exponential;
 
@@ -82,8 +82,8 @@ fn the_rule_is_near_the_best_of_all_lengths() {
                 let lengths = (0..32).map(|step| 0.05 * 1.4_f64.powi(step)).chain([0.0, f64::INFINITY]);
                 let tried = lengths.flat_map(|length| [mean(length, false), mean(length, true)]);
                 let best = tried.fold(f64::INFINITY, f64::min);
-                let term = gaps.term(verdict, abort);
-                let rule = mean(term.length, term.rule == Rule::Renewing);
+                let term = gaps.renewed(abort + 1.0);
+                let rule = mean(term.length, true);
                 let more = rule / best - 1.0;
                 let at = format!("W {write}, verdict {verdict}, abort {abort}: {rule:.4} by {term:?}, best {best:.4}");
                 if more > worst.0 {

@@ -177,7 +177,7 @@ impl Setting {
 
 fn client(layout: Layout, seed: u64, up_to: &mut impl FnMut(u64, u64) -> u64) -> ClientOptions {
     let lease = up_to(2_000, 30_000) as f64 / 1e6;
-    let rule = Leases::Cheapest { verdict: 0.001, abort: 3.0, length_max: 0.1, least: 0.0 };
+    let rule = Leases::Renewed { abort: 3.0, length_max: 0.1, least: 0.0 };
     ClientOptions {
         layout,
         leases: [Leases::Fixed(lease), Leases::Fixed(lease), Leases::Endless, rule][up_to(0, 3) as usize],

@@ -83,8 +83,7 @@ pub fn clock(random: &mut SplitMix) -> (i64, i64) {
 
 /// How a client finds the lengths of its leases.
 pub fn leases(random: &mut SplitMix) -> Leases {
-    let rule = Leases::Cheapest { verdict: 0.001, abort: 5.0, length_max: 60.0, least: 0.0001 };
-    [Leases::Endless, Leases::Fixed(0.05), rule, Leases::Endless][random.below(4) as usize]
+    [Leases::Endless, Leases::Fixed(0.05), Leases::FOREBAY, Leases::Endless][random.below(4) as usize]
 }
 
 /// What happened.

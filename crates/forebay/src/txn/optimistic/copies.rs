@@ -31,8 +31,9 @@ struct Copy {
     until_us: u64,
     /// Writes by others, per second.
     writes: f64,
-    /// When it was last used: its place in the order.
+    /// When it was last used: its place in the order, and the client's clock.
     used: u64,
+    used_us: u64,
 }
 
 /// What is known of a key, whether there is a copy of it or not.
@@ -74,6 +75,7 @@ pub struct Copies {
     copies_max: usize,
     cacheable: fn(&Key) -> bool,
     stale_share_max: f64,
+    sooner: bool,
     copies: HashMap<Key, Copy>,
     /// By when they were used, the last one at the end.
     order: BTreeMap<u64, Key>,
@@ -94,6 +96,7 @@ impl Copies {
             copies_max: options.copies_max,
             cacheable: options.cacheable,
             stale_share_max: options.rules.stale_share_max,
+            sooner: options.rules.sooner,
             copies: HashMap::new(),
             order: BTreeMap::new(),
             uses: 0,
@@ -112,6 +115,7 @@ impl Copies {
         let copy = self.copies.get_mut(key).filter(|copy| now_us < copy.until_us)?;
         past.served = past.served.saturating_add(1);
         self.uses += 1;
+        copy.used_us = now_us;
         self.order.remove(&std::mem::replace(&mut copy.used, self.uses));
         self.order.insert(self.uses, key.clone());
         Some(Served { version: copy.version, fresh: copy.fresh, value: copy.value.clone(), cached: true })
@@ -130,16 +134,27 @@ impl Copies {
             return;
         };
         self.remove(key);
-        if self.copies.len() >= self.copies_max
-            && let Some((_, oldest)) = self.order.pop_first()
-        {
-            self.copies.remove(&oldest);
+        if self.copies.len() >= self.copies_max {
+            if !self.is_read_sooner(key, now_us) {
+                return;
+            }
+            if let Some((_, oldest)) = self.order.pop_first() {
+                self.copies.remove(&oldest);
+            }
         }
         let until_us = now_us.saturating_add(length_us);
         self.uses += 1;
         self.order.insert(self.uses, key.clone());
         let (version, value, writes, used) = (*version, value.clone(), *writes, self.uses);
-        self.copies.insert(key.clone(), Copy { version, fresh, value, until_us, writes, used });
+        self.copies.insert(key.clone(), Copy { version, fresh, value, until_us, writes, used, used_us: now_us });
+    }
+
+    /// Whether `key` is read again, as far as is known, before it has lain unread for as long as the oldest copy has.
+    fn is_read_sooner(&self, key: &Key, now_us: u64) -> bool {
+        let oldest = self.order.values().next().and_then(|oldest| self.copies.get(oldest));
+        let unread = oldest.map_or(f64::INFINITY, |oldest| seconds(now_us.saturating_sub(oldest.used_us)));
+        let gap = self.pasts.get(key).and_then(|past| past.gap.gap());
+        !self.sooner || gap.is_some_and(|gap| gap < unread)
     }
 
     fn remove(&mut self, key: &Key) {
@@ -206,4 +221,52 @@ impl Copies {
 
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClientOptions, Layout, Rules};
+    use super::*;
+
+    fn copies(rules: Rules) -> Copies {
+        Copies::new(&ClientOptions {
+            layout: Layout { validators: 1, shards: 1, together: false },
+            leases: Leases::Endless,
+            copies_max: 2,
+            cacheable: |_| true,
+            rules,
+            freshest: false,
+            resend_us: 0,
+            wait_us: 0,
+            give_up_us: 0,
+            unknown_us: 0,
+            seed: 1,
+        })
+    }
+
+    /// Reads a key, and keeps it where there is no copy; whether there was one.
+    fn read(copies: &mut Copies, name: &str, now_us: u64) -> bool {
+        let key = Key::new(0, name.as_bytes());
+        let served = copies.serve(&key, now_us).is_some();
+        if !served {
+            let document = Document { key, version: Stamp::ZERO, value: None, writes: 0.0 };
+            copies.keep(&document, Stamp::ZERO, now_us);
+        }
+        served
+    }
+
+    #[test]
+    fn what_is_read_once_displaces_nothing() {
+        for (rules, kept) in [(Rules::FOREBAY, true), (Rules { sooner: false, ..Rules::FOREBAY }, false)] {
+            let mut copies = copies(rules);
+            assert!(!read(&mut copies, "a", 0) && !read(&mut copies, "b", 1));
+            (2..9).for_each(|now_us| drop(read(&mut copies, &format!("once {now_us}"), now_us)));
+            assert_eq!(read(&mut copies, "a", 9), kept);
+        }
+        // Read twice within less time than the other lies unread, it takes its place.
+        let mut copies = copies(Rules::FOREBAY);
+        let reads = [("a", 0), ("b", 1), ("c", 20), ("c", 25), ("c", 26), ("b", 27), ("a", 28)];
+        let served = reads.map(|(name, now_us)| read(&mut copies, name, now_us));
+        assert_eq!(served, [false, false, false, false, true, true, false]);
+    }
 }

@@ -36,14 +36,24 @@ pub struct Rules {
     /// The home of a transaction decides it. Else its client does, as in the paper, and shards and validators are told
     /// at one time.
     pub home: bool,
+    /// A full cache takes a copy only if its document is read more often than the oldest copy was of late.
+    pub sooner: bool,
     /// A key is not kept any more once this share of the reads of its copies, or more, was stale: Sundial's rule.
     pub stale_share_max: f64,
 }
 
 impl Rules {
     /// What forebay does.
-    pub const FOREBAY: Rules =
-        Rules { local: true, known_fresh: true, renew: true, evict: true, own: true, home: true, stale_share_max: 1.0 };
+    pub const FOREBAY: Rules = Rules {
+        local: true,
+        known_fresh: true,
+        renew: true,
+        evict: true,
+        own: true,
+        home: true,
+        sooner: true,
+        ..Rules::PAPER
+    };
 
     /// What the paper says (algorithms 2 and 3).
     pub const PAPER: Rules = Rules {
@@ -53,6 +63,7 @@ impl Rules {
         evict: false,
         own: false,
         home: false,
+        sooner: false,
         stale_share_max: 1.0,
     };
 }

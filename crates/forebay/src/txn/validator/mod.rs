@@ -25,7 +25,8 @@ use keys::Keys;
 pub struct ValidatorOptions {
     /// Which keys are its own.
     pub layout: Layout,
-    /// How far what is closed stays behind the clock: transactions that are slower have to try again.
+    /// How far what is closed stays behind the clock at least. It stays behind the slowest writes of late, up to
+    /// [`LAGS_MAX`] times this. Transactions that are slower have to try again.
     pub lag_us: u64,
     /// How far beyond the clock a stamp may be; more than what clocks differ by.
     pub ahead_us: u64,
@@ -71,9 +72,17 @@ pub struct Validator {
     over: BTreeSet<Stamp>,
     over_names: HashSet<TxnName>,
     closed: Stamp,
+    /// How late writes come, by its clock: the greatest of late. It fades.
+    late_us: u64,
     /// Its keeper knows that it promises nothing above.
     ceiling: Stamp,
 }
+
+/// How far what is closed stays behind, in `lag_us`, at most: a clock that lags by an hour holds up no others.
+pub const LAGS_MAX: u64 = 16;
+
+/// In each tick, how late writes come fades by this part.
+const FADES: u64 = 64;
 
 /// What is to be sent.
 type Sent = Vec<(Node, Message)>;
@@ -91,6 +100,7 @@ impl Validator {
             over: BTreeSet::new(),
             over_names: HashSet::new(),
             closed: Stamp::ZERO,
+            late_us: 0,
             ceiling: Stamp::ZERO,
             options,
         };
@@ -151,7 +161,8 @@ impl Validator {
         if !self.unfenced.is_empty() {
             return self.fences();
         }
-        let closed = Stamp::at(now_us.saturating_sub(self.options.lag_us));
+        let closed = Stamp::at(now_us.saturating_sub(self.options.lag_us.max(self.late_us)));
+        self.late_us -= self.late_us.div_ceil(FADES);
         self.closed = self.closed.max(closed.min(self.ceiling));
         if on(Fault::ReadsForgotten) {
             self.keys.close(Stamp::at(now_us));
@@ -227,6 +238,10 @@ impl Validator {
         if asked.stamp > last && !on(Fault::AboveCeiling) {
             return Vote::Early;
         }
+        if writes {
+            let late_us = now_us.saturating_sub(asked.stamp.us());
+            self.late_us = self.late_us.max(late_us.min(self.options.lag_us.saturating_mul(LAGS_MAX)));
+        }
         if writes && asked.stamp <= self.closed && !on(Fault::WritesIntoClosed) {
             return Vote::Later(self.closed);
         }
@@ -297,5 +312,66 @@ impl Validator {
         let Some(unapplied) = &mut open.unapplied else { return Sent::new() };
         unapplied.remove(&shard);
         if unapplied.is_empty() { self.settle(stamp, true) } else { Sent::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAG_US: u64 = 1_000;
+
+    fn begun() -> Validator {
+        let options = ValidatorOptions {
+            layout: Layout { validators: 1, shards: 1, together: false },
+            lag_us: LAG_US,
+            ahead_us: 50_000,
+            promise_us: 100_000_000,
+            keep_us: u64::MAX,
+            versions_max: usize::MAX,
+            recover_us: u64::MAX,
+            literal: false,
+            tells: |_| false,
+        };
+        let (mut validator, _) = Validator::new(0, 1, options);
+        validator.step(Node::Shard(0), Message::Fenced(0, 1, Stamp::ZERO, Vec::new()), 0);
+        validator.step(Node::Shard(0), Message::Raised(1, Stamp::at(90_000_000)), 0);
+        validator
+    }
+
+    /// A transaction writes a key of its own, with a stamp of so long ago.
+    fn written(validator: &mut Validator, number: u32, ago_us: u64, now_us: u64) -> Vote {
+        let name = TxnName { client: 1, number };
+        let asked = Validate {
+            name,
+            stamp: Stamp::new(now_us - ago_us, name),
+            strict: false,
+            epoch: 1,
+            reads: Vec::new(),
+            writes: vec![Key::new(0, &number.to_be_bytes())],
+            parties: Some(Parties { home: 0, shards: vec![0], validators: vec![(0, 1)] }),
+        };
+        validator.vote(asked, now_us)
+    }
+
+    /// Where writes wait for longer than what is closed stays behind, each would be refused, and come again.
+    #[test]
+    fn what_is_closed_stays_behind_slow_writes() {
+        let mut validator = begun();
+        let now = 1_000_000;
+        validator.tick(now);
+        assert_eq!(written(&mut validator, 1, 3 * LAG_US, now), Vote::Later(Stamp::at(now - LAG_US)));
+        let later = now + 10 * LAG_US;
+        validator.tick(later);
+        assert_eq!(written(&mut validator, 2, 2 * LAG_US, later), Vote::Yes);
+        // A clock that lags by a second does not hold up what is closed for as long.
+        let last = later + 100 * LAG_US;
+        assert!(matches!(written(&mut validator, 3, 1_000_000, last), Vote::Later(_)));
+        validator.tick(last);
+        assert_eq!(validator.closed, Stamp::at(last - LAGS_MAX * LAG_US));
+        // Where writes are fast again, it comes near again.
+        (0..1_000).for_each(|tick| drop(validator.tick(last + tick)));
+        validator.tick(last + 1_000);
+        assert_eq!(validator.closed, Stamp::at(last));
     }
 }
