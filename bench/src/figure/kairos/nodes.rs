@@ -11,6 +11,8 @@ use super::setting::{Setting, Told, popular};
 const RATES_MAX: usize = 200_000;
 /// How far what is closed stays behind the clock: more than a question takes to its validator, and than clocks differ.
 const LAG_US: u64 = 4_000;
+/// And at most.
+const LAG_US_MAX: u64 = 64_000;
 
 /// Of a client.
 pub(super) fn client(setting: &Setting, layout: Layout) -> ClientOptions {
@@ -38,6 +40,7 @@ pub(super) fn validator(setting: &Setting, layout: Layout) -> ValidatorOptions {
         layout,
         // The paper's validators close nothing.
         lag_us: if setting.system.literal { 1_000_000 } else { LAG_US },
+        lag_us_max: LAG_US_MAX,
         ahead_us: 50_000,
         promise_us: 1_000_000,
         keep_us: if setting.system.literal { u64::MAX } else { 60_000_000 },

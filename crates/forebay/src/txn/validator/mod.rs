@@ -25,9 +25,11 @@ use keys::Keys;
 pub struct ValidatorOptions {
     /// Which keys are its own.
     pub layout: Layout,
-    /// How far what is closed stays behind the clock at least. It stays behind the slowest writes of late, up to
-    /// [`LAGS_MAX`] times this. Transactions that are slower have to try again.
+    /// How far what is closed stays behind the clock at least: as far as the slowest writes of late. Transactions that
+    /// are slower have to try again.
     pub lag_us: u64,
+    /// How far at most: one client whose clock lags holds up no others.
+    pub lag_us_max: u64,
     /// How far beyond the clock a stamp may be; more than what clocks differ by.
     pub ahead_us: u64,
     /// How far beyond that a promise reaches. After a crash nothing commits for so long at most.
@@ -77,9 +79,6 @@ pub struct Validator {
     /// Its keeper knows that it promises nothing above.
     ceiling: Stamp,
 }
-
-/// How far what is closed stays behind, in `lag_us`, at most: a clock that lags by an hour holds up no others.
-pub const LAGS_MAX: u64 = 16;
 
 /// In each tick, how late writes come fades by this part.
 const FADES: u64 = 64;
@@ -240,7 +239,7 @@ impl Validator {
         }
         if writes {
             let late_us = now_us.saturating_sub(asked.stamp.us());
-            self.late_us = self.late_us.max(late_us.min(self.options.lag_us.saturating_mul(LAGS_MAX)));
+            self.late_us = self.late_us.max(late_us.min(self.options.lag_us_max));
         }
         if writes && asked.stamp <= self.closed && !on(Fault::WritesIntoClosed) {
             return Vote::Later(self.closed);
@@ -320,11 +319,13 @@ mod tests {
     use super::*;
 
     const LAG_US: u64 = 1_000;
+    const LAG_US_MAX: u64 = 16_000;
 
     fn begun() -> Validator {
         let options = ValidatorOptions {
             layout: Layout { validators: 1, shards: 1, together: false },
             lag_us: LAG_US,
+            lag_us_max: LAG_US_MAX,
             ahead_us: 50_000,
             promise_us: 100_000_000,
             keep_us: u64::MAX,
@@ -368,7 +369,7 @@ mod tests {
         let last = later + 100 * LAG_US;
         assert!(matches!(written(&mut validator, 3, 1_000_000, last), Vote::Later(_)));
         validator.tick(last);
-        assert_eq!(validator.closed, Stamp::at(last - LAGS_MAX * LAG_US));
+        assert_eq!(validator.closed, Stamp::at(last - LAG_US_MAX));
         // Where writes are fast again, it comes near again.
         (0..1_000).for_each(|tick| drop(validator.tick(last + tick)));
         validator.tick(last + 1_000);
