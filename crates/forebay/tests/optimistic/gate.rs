@@ -29,7 +29,7 @@ const GATE: &[Expected] = &[
     (Fault::ReadsForgotten, Scenario::Calm, 0..400),
     (Fault::PreparedUnseen, Scenario::Calm, 0..100),
     (Fault::GivenUpAlone, Scenario::Restarts, 0..400),
-    (Fault::SettledUnapplied, Scenario::Restarts, 150..1650),
+    (Fault::SettledUnapplied, Scenario::Restarts, 150..1150),
     (Fault::AbortForgotten, Scenario::Faults, 25..425),
     (Fault::DecidedTwice, Scenario::Faults, 10..410),
     (Fault::AnsweredUndecided, Scenario::Faults, 0..400),
