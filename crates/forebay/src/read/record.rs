@@ -72,8 +72,8 @@ fn packable_bytes(bytes: &Bytes) -> Option<&[u8]> {
     (range.len() <= PACKED_VALUE_BYTES_MAX).then(|| &shared[range])
 }
 
-/// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record. One that
-/// was made with its key ([`written`]) is left as it is.
+/// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record. One
+/// that was made with its key ([`written`]) is left as it is.
 pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
     if let Data::Bytes(bytes) = &mut value.data
         && !bytes.whole().is_some_and(|(shared, _)| key.is_part_of(shared))

@@ -34,14 +34,14 @@ impl Drop for Underway {
     }
 }
 
-/// Starts a script. Its place is given back when its thread has left it, whatever becomes of its session.
+/// Starts a script with its keys and other arguments. Its place is given back when its thread has left it, whatever
+/// becomes of its session.
 pub(crate) fn start(
     runtime: &Runtime,
     scripts: &Scripts,
     place: Arc<Place>,
     script: Arc<Script>,
-    keys: Vec<Vec<u8>>,
-    args: Vec<Vec<u8>>,
+    (keys, args): (Vec<Vec<u8>>, Vec<Vec<u8>>),
     bytes_max: usize,
     client: u64,
 ) -> Underway {

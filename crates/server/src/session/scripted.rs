@@ -233,11 +233,11 @@ impl Session {
             Err(error) => return Ok(Err(error)),
         };
         let texts = |range: std::ops::Range<usize>| range.map(|at| frame.arg(at).to_vec()).collect::<Vec<_>>();
-        let (names, args) = (texts(keys.clone()), texts(keys.end..frame.len()));
+        let given = (texts(keys.clone()), texts(keys.end..frame.len()));
         let runtime = shared.engine.runtime();
         let (bytes_max, ms_max) = (shared.limits.script_bytes_max, shared.limits.script_ms_max);
         let place = work.seat.place.clone();
-        let mut underway = start(runtime, &shared.scripts, place, found.script, names, args, bytes_max, self.client.id);
+        let mut underway = start(runtime, &shared.scripts, place, found.script, given, bytes_max, self.client.id);
         let mut time_up = runtime.sleep(Duration::from_millis(ms_max));
         let mut from = Origin { space, script: true, only_reads: found.only_reads };
         loop {
