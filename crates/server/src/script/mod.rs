@@ -35,6 +35,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay::runtime::Runtime;
 use forebay_protocol::Reply;
@@ -111,6 +112,8 @@ pub struct Scripts {
 
 struct Places {
     free: usize,
+    /// How many were given back.
+    left: u64,
     waiting: VecDeque<oneshot::Sender<Place>>,
 }
 
@@ -121,6 +124,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let Some(places) = self.0.take() else { return };
         let mut handed = places.lock().unwrap_or_else(PoisonError::into_inner);
+        handed.left += 1;
         let mut place = Place(Some(places.clone()));
         while let Some(waiting) = handed.waiting.pop_front() {
             match waiting.send(place) {
@@ -167,7 +171,7 @@ impl Scripts {
     pub fn new(limits: &ServerLimits) -> Scripts {
         Scripts {
             sources: Mutex::new(Sources::new(SCRIPT_CACHE_MAX, limits.script_cache_bytes_max)),
-            places: Arc::new(Mutex::new(Places { free: limits.scripts_max.max(1), waiting: VecDeque::new() })),
+            places: Arc::new(Mutex::new(Places { free: limits.scripts_max.max(1), left: 0, waiting: VecDeque::new() })),
             running: Arc::default(),
             compiling: Arc::default(),
             bytes_max: limits.script_bytes_max,
@@ -213,6 +217,18 @@ impl Scripts {
             refused
         };
         runtime.blocking(compile).await
+    }
+
+    /// Is over when no script has left its place for so long.
+    pub(crate) async fn stand_still(&self, runtime: &Runtime, patience: Duration) {
+        let left = || self.places.lock().unwrap_or_else(PoisonError::into_inner).left;
+        loop {
+            let before = left();
+            runtime.sleep(patience).await;
+            if left() == before {
+                return;
+            }
+        }
     }
 
     /// Waits for a place to run a script. Who waits must hold no lock.

@@ -10,12 +10,15 @@
 //!   one command's documents beyond its part.
 //! * Each script ends: its part grows fourfold with each run, up to `txn_bytes_max`, which it has alone.
 
+use std::sync::Arc;
+
 use forebay::cache::Lent;
 use forebay::mutation::{self, Fault};
 use forebay::txn::{Plan, PlannedLock, Transaction};
 
 use super::Session;
 use super::underway::{KEPT_KEY_BYTES, NAME_COPIES};
+use crate::room::Beside;
 use crate::state::Shared;
 use crate::underway::Part;
 
@@ -24,6 +27,9 @@ const FREE_BYTES: usize = 1 << 20;
 
 /// So many times more a script is given than it has come to need.
 const GROWTH: usize = 4;
+
+/// What a script has taken: its part, what the cache lends for that, and what large requests leave to it.
+pub type Taken = (Part, Lent, Beside);
 
 /// The room of one script, or of EXEC with scripts in it.
 pub(super) struct ScriptRoom {
@@ -34,7 +40,7 @@ pub(super) struct ScriptRoom {
     /// Bytes of the names of keys that it has locked.
     names: usize,
     /// What it has taken of the room, and the cache lends for it.
-    taken: Option<(Part, Lent)>,
+    taken: Option<Taken>,
 }
 
 impl ScriptRoom {
@@ -67,7 +73,7 @@ impl ScriptRoom {
     }
 
     /// Whether a transaction may hold what it holds; takes more if that is free.
-    pub(super) fn fits(&mut self, transaction: &Transaction, shared: &Shared) -> bool {
+    pub(super) fn fits(&mut self, transaction: &Transaction, shared: &Arc<Shared>) -> bool {
         let held = self.held_by(transaction);
         if held > self.bytes / 2 && self.can_grow() {
             self.grow(held.saturating_mul(GROWTH).min(self.most), shared);
@@ -75,26 +81,26 @@ impl ScriptRoom {
         held <= self.bytes || !self.can_grow()
     }
 
-    fn grow(&mut self, bytes: usize, shared: &Shared) {
+    fn grow(&mut self, bytes: usize, shared: &Arc<Shared>) {
         let room_max = room_max(shared);
         let part = match self.taken.take() {
             None => shared.room.documents.try_take(bytes, room_max),
-            Some((mut part, lent)) => match part.try_grow(bytes, room_max) {
+            Some((mut part, lent, beside)) => match part.try_grow(bytes, room_max) {
                 true => Some(part),
                 false => {
-                    self.taken = Some((part, lent));
+                    self.taken = Some((part, lent, beside));
                     None
                 }
             },
         };
         if let Some(part) = part {
             self.bytes = bytes;
-            self.taken = Some((part, shared.engine.cache().lend_while(bytes)));
+            self.taken = Some(taken(part, bytes, shared));
         }
     }
 
     /// What it has taken, to be kept until what it has written is published.
-    pub(super) fn into_parts(self) -> Option<(Part, Lent)> {
+    pub(super) fn into_parts(self) -> Option<Taken> {
         self.taken
     }
 
@@ -104,8 +110,12 @@ impl ScriptRoom {
     }
 }
 
+fn taken(part: Part, bytes: usize, shared: &Arc<Shared>) -> Taken {
+    (part, shared.engine.cache().lend_while(bytes), Beside::new(shared.clone(), bytes))
+}
+
 /// Bytes of documents, of all scripts that hold much.
-fn room_max(shared: &Shared) -> usize {
+fn room_max(shared: &Arc<Shared>) -> usize {
     shared.limits.held_bytes_max / 4
 }
 
@@ -116,8 +126,7 @@ impl Session {
         let mut room = ScriptRoom { bytes: FREE_BYTES, most, names: 0, taken: None };
         if bytes > FREE_BYTES {
             let part = self.wait_for_part(&self.shared.room.documents, bytes, room_max(&self.shared)).await?;
-            let lent = self.shared.engine.cache().lend_while(bytes);
-            (room.bytes, room.taken) = (bytes, Some((part, lent)));
+            (room.bytes, room.taken) = (bytes, Some(taken(part, bytes, &self.shared)));
         }
         Some(room)
     }

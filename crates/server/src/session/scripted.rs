@@ -33,7 +33,7 @@ pub enum Steps<'a> {
     Queue(&'a Queue),
 }
 
-/// A script waits for a place as long as so many of those that run may take.
+/// A script waits for a place while no other leaves one for as long as so many of those that run may take.
 const PLACE_PATIENCE: u64 = 4;
 
 fn gone() -> TxnError {
@@ -144,26 +144,26 @@ impl Session {
         }
     }
 
-    /// Waits for room of `bytes`, and then for a place. What waits here holds no lock.
+    /// Waits for room of `bytes`, and then for a place. What waits here holds no lock. It waits for as long as scripts
+    /// end.
     async fn take_seat(&self, bytes: usize) -> Result<Seat, TxnError> {
-        let Some(room) = self.take_script_room(bytes).await else { return Err(gone()) };
-        let runtime = self.shared.engine.runtime();
-        let limits = &self.shared.limits;
+        let (shared, limits) = (&self.shared, &self.shared.limits);
         let patience_ms = limits.script_ms_max.saturating_mul(PLACE_PATIENCE);
-        let (place, patience) = (pin!(self.shared.scripts.place()), runtime.sleep(Duration::from_millis(patience_ms)));
-        let why =
-            match select(select(place, pin!(self.gone())), select(patience, pin!(self.shared.stopping.wait()))).await {
-                Either::Left((Either::Left((Some(place), _)), _)) => return Ok(Seat { room, place: Arc::new(place) }),
-                Either::Left((Either::Right(_), _)) => return Err(gone()),
-                Either::Right((Either::Left(_), _)) => {
-                    let scripts_max = limits.scripts_max;
-                    return Err(TxnError::Conflict(format!(
-                        "scripts_max {scripts_max}: none of them ended for {patience_ms} ms"
-                    )));
-                }
-                _ => "the server is stopping",
-            };
-        Err(TxnError::StoreDown(why.into()))
+        let patience = shared.scripts.stand_still(shared.engine.runtime(), Duration::from_millis(patience_ms));
+        let seat = pin!(async {
+            let room = self.take_script_room(bytes).await?;
+            Some(Seat { room, place: Arc::new(shared.scripts.place().await?) })
+        });
+        let (patience, stopping, gone_away) = (pin!(patience), pin!(shared.stopping.wait()), pin!(self.gone()));
+        match select(select(seat, gone_away), select(patience, stopping)).await {
+            Either::Left((Either::Left((Some(seat), _)), _)) => Ok(seat),
+            Either::Left(_) => Err(gone()),
+            Either::Right((Either::Left(_), _)) => {
+                let scripts_max = limits.scripts_max;
+                Err(TxnError::Conflict(format!("scripts_max {scripts_max}: none of them ended for {patience_ms} ms")))
+            }
+            Either::Right(_) => Err(TxnError::StoreDown("the server is stopping".into())),
+        }
     }
 
     /// Gives a seat up for one with room for a run that has come to hold so much.

@@ -84,7 +84,7 @@ pub struct Parts {
     /// For the items of a script's answers.
     pub script: Option<Part>,
     /// For the documents of a script, until what it has written is published.
-    pub documents: Option<(Part, Lent)>,
+    pub documents: Option<(Part, Lent, Beside)>,
     /// What the answers of the script at hand may take.
     pub answers: Answers,
     /// What they take, if that was more: nothing of the script was done.
