@@ -61,3 +61,30 @@ fn scripts_that_read_much_or_name_much() {
     assert_eq!(done, vec![Reply::Integer(100); 8]);
     server.stayed_below(PROMISED);
 }
+
+/// What a script has taken is left to it by large requests.
+#[test]
+fn scripts_that_write_much_beside_large_requests() {
+    let server = Server::start("8 scripts that write 18 MB beside 4 SETs of 10 MB, three times");
+    server.reset_peak();
+    let script = WRITES.replace("30", "18");
+    let sets = |client: usize| request(&["SET", &format!("s{client}"), &"s".repeat(10_000_000)]);
+    let address = server.forebay.address;
+    std::thread::scope(|scope| {
+        for client in 0..12 {
+            let script = &script;
+            scope.spawn(move || {
+                let asks = if client < 8 { eval(script, &format!("k{}:", client % 4)) } else { sets(client) };
+                let mut connection = Connection::new(address);
+                for _ in 0..3 {
+                    let reply = connection.pipeline(std::slice::from_ref(&asks)).remove(0);
+                    // Over documents of its own a script has both in memory, those before and those after it.
+                    let is_done =
+                        [Reply::Integer(18), Reply::OK].contains(&reply) || says(&reply, "LIMIT txn_bytes_max");
+                    assert!(is_done, "{reply:?}");
+                }
+            });
+        }
+    });
+    server.stayed_below(PROMISED);
+}
