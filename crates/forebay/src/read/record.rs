@@ -73,12 +73,14 @@ fn packable_bytes(bytes: &Bytes) -> Option<&[u8]> {
 }
 
 /// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record. One
-/// that was made with its key ([`written`]) is left as it is.
+/// that is part of it already, as what was made with its key is ([`written`]), is left as it is.
 pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
-    if let Data::Bytes(bytes) = &mut value.data
-        && !bytes.whole().is_some_and(|(shared, _)| key.is_part_of(shared))
-        && let Some(content) = packable_bytes(bytes)
-    {
+    let Data::Bytes(bytes) = &mut value.data else { return };
+    let made_with_key = bytes.whole().is_some_and(|(shared, _)| key.is_part_of(shared));
+    if made_with_key || packed_already(key, version, value.expires_at_ms, bytes).is_some() {
+        return;
+    }
+    if let Some(content) = packable_bytes(bytes) {
         let len = content.len();
         let packed = packed(key.borrow(), version, value.expires_at_ms, Some(content));
         let start = packed.len() - len;
