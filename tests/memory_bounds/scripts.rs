@@ -78,7 +78,7 @@ fn scripts_that_write_much_beside_large_requests() {
                 let mut connection = Connection::new(address);
                 for _ in 0..3 {
                     let reply = connection.pipeline(std::slice::from_ref(&asks)).remove(0);
-                    // Over documents of its own a script has both in memory, those before and those after it.
+                    // A script that writes a document again holds the old one and the new one, which may be too much.
                     let is_done =
                         [Reply::Integer(18), Reply::OK].contains(&reply) || says(&reply, "LIMIT txn_bytes_max");
                     assert!(is_done, "{reply:?}");

@@ -1,8 +1,8 @@
 //! What `scripts/instructions.sh requests` counts the instructions of: a session that is given batches of requests of
 //! one kind and serves them, without a socket. `requests get 16 10000`: 10,000 requests, 16 in a batch.
 //!
-//! All documents are cached, and few are asked for often. `get-traced` records them (CACHE TRACE) meanwhile, and
-//! `get-metered` counts transactional hits.
+//! All documents are cached. Requests ask for few of them often. `get-traced` runs while CACHE TRACE records hits.
+//! `get-metered` runs while transactional hits are counted.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -82,7 +82,7 @@ impl Leases {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says whether writes are counted, for who holds none of all this.
+    /// Whether writes are counted: a flag that can be kept without keeping the leases.
     pub fn counts(&self) -> Arc<AtomicBool> {
         self.counts.clone()
     }

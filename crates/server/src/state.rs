@@ -193,7 +193,7 @@ impl Shared {
         let leases = Arc::new(Leases::new(options.limits.lease_rates_max, runtime, cache.clone()));
         // They hold the cache, which must not hold them.
         let told = (Arc::downgrade(&trackers), Arc::downgrade(&leases));
-        // Each write comes here, on any thread: where nobody is told, no reference is counted.
+        // Each write calls this. Without trackers and leases it counts no reference.
         let (tracked, counted) = (trackers.any(), leases.counts());
         cache.tell_changes(move |changed| {
             if tracked.load(Ordering::SeqCst)

@@ -185,7 +185,7 @@ impl Trackers {
         noted.filter(|tracker| tracker.prefixes.is_none()).for_each(|tracker| tracker.tell(key, by));
     }
 
-    /// Says whether there is anyone to be told of changes, for who holds none of all this.
+    /// Whether any client tracks: a flag that can be kept without keeping the trackers.
     pub fn any(&self) -> Arc<AtomicBool> {
         self.any.clone()
     }

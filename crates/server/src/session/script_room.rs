@@ -5,7 +5,7 @@
 //! it gives up all that it has, waits for four times as much, and then begins.
 //!
 //! **Invariants.**
-//! * What waits for room holds no lock and no place. So none of those that it waits for waits for it.
+//! * A script that waits for room holds no lock and no place. So the scripts that have room never wait for it.
 //! * The parts come to no more than a quarter of `held_bytes_max`, unless one alone is more. A script holds at most
 //!   one command's documents beyond its part.
 //! * Each script ends: its part grows fourfold with each run, up to `txn_bytes_max`, which it has alone.

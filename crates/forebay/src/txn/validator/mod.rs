@@ -340,7 +340,7 @@ mod tests {
         validator
     }
 
-    /// A transaction writes a key of its own, with a stamp of so long ago.
+    /// The vote on a transaction that writes one new key. Its stamp is `ago_us` before `now_us`.
     fn written(validator: &mut Validator, number: u32, ago_us: u64, now_us: u64) -> Vote {
         let name = TxnName { client: 1, number };
         let asked = Validate {
