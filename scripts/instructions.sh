@@ -6,8 +6,8 @@
 # `scripts/instructions.sh policies [NAME ..]`: those of a look by each policy of the table, or by these. What a policy
 # is told later is told by one thread within the count.
 #
-# `scripts/instructions.sh requests`: those of GET, SET, MGET of 10 and LEASE GET of cached keys by a session, alone and
-# 16 in a batch. It builds the server in release mode first, which takes minutes.
+# `scripts/instructions.sh requests`: those of GET, SET, HSET, EXEC of 3 SETs, MGET of 10 and LEASE GET of cached keys
+# by a session, alone and 16 in a batch. It builds the server in release mode first, which takes minutes.
 #
 # `scripts/instructions.sh watched`: those of GET while hits are counted by transactions, and while they are recorded.
 set -euo pipefail

@@ -1,8 +1,8 @@
 //! What `scripts/instructions.sh requests` counts the instructions of: a session that is given batches of requests of
 //! one kind and serves them, without a socket. `requests get 16 10000`: 10,000 requests, 16 in a batch.
 //!
-//! All documents are cached. Requests ask for few of them often. `get-traced` runs while CACHE TRACE records hits.
-//! `get-metered` runs while transactional hits are counted.
+//! All documents are cached. Requests ask for few of them often. An `exec` is MULTI, three SETs and EXEC: five of a
+//! batch. `get-traced` runs while CACHE TRACE records hits. `get-metered` runs while transactional hits are counted.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -24,6 +24,12 @@ const VALUE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789a
 
 /// Keys of an MGET.
 const MGET_KEYS: usize = 10;
+
+/// Fields of a hash.
+const FIELDS: u64 = 8;
+
+/// SETs of a transaction.
+const EXEC_SETS: usize = 3;
 
 /// A session, and what is on its way to it.
 struct Peer {
@@ -75,9 +81,19 @@ fn request(kind: &str, keys: &mut impl Iterator<Item = String>, out: &mut BytesM
             let keys: Vec<&str> = ["MGET", key].into_iter().chain(others.iter().map(String::as_str)).collect();
             encode_command(out, &keys);
         }
+        "hset" => {
+            let field = format!("field{}", key.bytes().map(u64::from).sum::<u64>() % FIELDS);
+            encode_command(out, &["HSET", &format!("hash{key}"), &field, &VALUE[..8]]);
+        }
+        "exec" => {
+            encode_command(out, &["MULTI"]);
+            encode_command(out, &["SET", key, VALUE]);
+            keys.take(EXEC_SETS - 1).for_each(|key| encode_command(out, &["SET", &key, VALUE]));
+            encode_command(out, &["EXEC"]);
+        }
         "hits" => encode_command(out, &["LEASE", "GET", "1", key, "HITS", "3"]),
         "lease" => encode_command(out, &["LEASE", "GET", "1", key]),
-        kind => return Err(format!("unknown kind {kind}; known: get, set, mget, lease, hits").into()),
+        kind => return Err(format!("unknown kind {kind}; known: get, set, hset, exec, mget, lease, hits").into()),
     }
     Ok(())
 }
@@ -108,7 +124,14 @@ fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> 
     let shared = Arc::new(Shared::new(options));
     let mut peer = Peer::new(&shared)?;
     let mut input = BytesMut::new();
-    (0..KEYS).for_each(|key| encode_command(&mut input, &["SET", &format!("key:{key:08}"), VALUE]));
+    for key in 0..KEYS {
+        encode_command(&mut input, &["SET", &format!("key:{key:08}"), VALUE]);
+    }
+    for (key, field) in (0..KEYS).flat_map(|key| (0..FIELDS).map(move |field| (key, field))).filter(|_| kind == "hset")
+    {
+        let (hash, field) = (format!("hashkey:{key:08}"), format!("field{field}"));
+        encode_command(&mut input, &["HSET", &hash, &field, &VALUE[..8]]);
+    }
     tokio.block_on(peer.serve(&input, in_batch))?;
     match watched {
         "" => {}
@@ -134,7 +157,7 @@ fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, kind, in_batch, count] = &arguments[..] else {
-        eprintln!("usage: requests get|set|mget|lease|hits[-metered|-traced] IN_BATCH COUNT");
+        eprintln!("usage: requests get|set|hset|exec|mget|lease|hits[-metered|-traced] IN_BATCH COUNT");
         return ExitCode::FAILURE;
     };
     let done = || run(kind, in_batch.parse()?, count.parse()?);

@@ -78,7 +78,7 @@ impl<'a> Frame<'a> {
     /// A copy of the arguments alone, in memory of its own: it may wait (in a MULTI queue) without pinning the
     /// connection's read buffer.
     pub fn compact(&self) -> Request {
-        Request::of(self.args())
+        Request::collected(self.args_bytes(), self.args())
     }
 }
 
@@ -92,7 +92,12 @@ pub struct Request {
 impl Request {
     /// A request of these arguments, in memory of its own.
     pub fn of<'a>(args: impl Iterator<Item = &'a [u8]>) -> Request {
-        let mut bytes = Vec::new();
+        Request::collected(0, args)
+    }
+
+    /// A request of these arguments, which have so many bytes or more.
+    fn collected<'a>(bytes: usize, args: impl Iterator<Item = &'a [u8]>) -> Request {
+        let mut bytes = Vec::with_capacity(bytes);
         let args = args.map(|arg| {
             let start = bytes.len() as u32;
             bytes.extend_from_slice(arg);

@@ -66,7 +66,8 @@ async fn exec_within(session: &mut Session, script: &mut Script) -> Reply {
     {
         return compared(session, queue, done).await;
     }
-    exec_locked(session, script).await
+    // Boxed, because it takes kilobytes, which else would be moved for each EXEC that is over at once.
+    Box::pin(exec_locked(session, script)).await
 }
 
 /// Runs a script under locks, after what is watched was compared.
@@ -164,7 +165,8 @@ async fn compared(session: &Session, queue: &Queue, (mut answer, uncompared): Do
             && let Some(reply) = replies.get_mut(number)
         {
             let whole = std::mem::replace(reply, Reply::Nil);
-            *reply = compare(queued.command, queued.request.frame(), whole, Turns::new(session)).await;
+            let compared = compare(queued.command, queued.request.frame(), whole, Turns::new(session));
+            *reply = Box::pin(compared).await;
         }
     }
     answer
