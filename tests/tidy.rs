@@ -2,6 +2,7 @@
 //! test that plants a breach and sees it found, because a rule that can find nothing is no rule.
 //!
 //! * `rooms`: who may know whom, for crates and for the modules of the library; written into docs/architecture.md.
+//! * `circles`: files that use each other's items, round and round.
 //! * `source`: lengths, ASCII, `unsafe`, tokio, what must not be left behind, panics.
 //! * `manifests`: lints and documented dependencies.
 //! * `documents`: generated parts are checked where they are made, links lead somewhere, no machine is named, words are
@@ -9,6 +10,8 @@
 //! * `errors`: each error that a client may be told has its line in docs/errors.md.
 //! * `sentences`: documents and the heads of modules say one fact in a sentence.
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/documents.rs"]
 mod documents;
 #[path = "tidy/errors.rs"]
@@ -36,6 +39,11 @@ fn rooms_know_only_whom_they_may() {
     let tree = Tree::read();
     none(rooms::crates(&tree));
     none(rooms::modules(&tree));
+}
+
+#[test]
+fn files_are_in_no_new_circle() {
+    none(circles::grown(&Tree::read()));
 }
 
 /// `FOREBAY_UPDATE_DOCS=1 cargo test -p forebay-cli --test tidy` rewrites the tables in docs/architecture.md.

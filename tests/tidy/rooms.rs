@@ -311,6 +311,34 @@ fn idents_after(tokens: TokenStream, name: &str) -> Vec<String> {
     found
 }
 
+/// The paths `a::b::c` anywhere in `tokens`, and single names.
+pub fn paths_in(tokens: TokenStream, found: &mut impl FnMut(Vec<String>)) {
+    let (mut path, mut colons) = (Vec::new(), 0);
+    for token in tokens {
+        match &token {
+            TokenTree::Ident(ident) if colons == 2 => path.push(ident.to_string()),
+            TokenTree::Punct(punct) if punct.as_char() == ':' => {
+                colons += 1;
+                continue;
+            }
+            other => {
+                if !path.is_empty() {
+                    found(std::mem::take(&mut path));
+                }
+                match other {
+                    TokenTree::Ident(ident) => path.push(ident.to_string()),
+                    TokenTree::Group(group) => paths_in(group.stream(), found),
+                    _ => {}
+                }
+            }
+        }
+        colons = 0;
+    }
+    if !path.is_empty() {
+        found(path);
+    }
+}
+
 #[test]
 fn a_crate_that_knows_too_much_is_found() {
     let toml = |name: &str| format!("[dependencies]\n{name}.workspace = true\n");

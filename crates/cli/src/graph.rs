@@ -12,7 +12,7 @@ use std::sync::Arc;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay::graph::{Graph, Groups, Load, POWERSET_VERTICES_MAX, Scorer, Scratch, VertexSet};
 use forebay_server::graphs::{parse_types, read_types};
-use forebay_sim::inference::{Inference, quoted};
+use forebay_sim::inference::{self, quoted};
 
 use crate::error::CommandError;
 use crate::output::Output;
@@ -125,7 +125,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 /// Proposes types from a trace.
 fn infer(trace: &Path, out: Option<&Path>) -> Result<(), CommandError> {
     let output = out.map(Output::create).transpose()?;
-    let text = Inference::of(trace).map_err(|error| CommandError::Usage(error.to_string()))?;
+    let text = inference::infer(trace).map_err(|error| CommandError::Usage(error.to_string()))?;
     // What is proposed can be read again, or says why not.
     parse_types(&text).map_err(|why| CommandError::Failed(format!("{}: {why}", trace.display())))?;
     match output {

@@ -6,19 +6,20 @@
 
 mod future;
 mod plain;
+mod request;
 mod volume;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use forebay::hint::{HintMeaning, HintSet};
-use forebay::policy::{Access, AccessKind};
+use forebay::hint::HintSet;
+use forebay::policy::{Access, AccessKind, Unit};
 use forebay_trace::{Kind, Record, TraceError, TraceReader, mix};
 use hashbrown::HashMap;
 
 use future::Future;
 use plain::Plain;
-pub use plain::PlainRequests;
+pub use plain::{PLAIN_REQUESTS_MAX, PlainRequests};
+pub use request::{Event, NEVER, Request};
 pub use volume::Adjustment;
 use volume::Volumes;
 
@@ -28,9 +29,6 @@ pub const KEYS_MAX: usize = 1 << 30;
 /// Most requests of a trace, after sampling, whose future an offline policy can be told: 4 bytes each.
 pub const FUTURE_REQUESTS_MAX: usize = u32::MAX as usize - 1;
 
-/// Most requests that are kept in memory, 4 bytes each, so that a plain trace need not be read again.
-pub const PLAIN_REQUESTS_MAX: usize = 1 << 26;
-
 /// Most clients that are counted apart; those that come later are counted together under [`OTHER_CLIENTS`].
 pub const CLIENTS_MAX: usize = 10_000;
 
@@ -39,47 +37,6 @@ pub const OTHER_CLIENTS: u32 = u32::MAX;
 
 /// Records that are read at once.
 const BATCH_RECORDS: usize = 1024;
-
-/// No further request.
-pub const NEVER: u32 = u32::MAX;
-
-/// One request, as policies and counters see it.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// All that a policy may know; its size is that of the key's first request that tells one, at
-    /// least 1.
-    pub access: Access,
-    /// The key's number in the catalog.
-    pub key: u32,
-    /// The request of the same key that comes next, by its number, [`NEVER`] for none or where nobody asked.
-    pub next: u32,
-    /// Whether that one is a read.
-    pub next_reads: bool,
-    /// The key's next request in a level that can be a hit as a whole: one that only reads, and only what was asked for
-    /// before. [`NEVER`] for none, or where nobody asked.
-    pub next_whole: u32,
-}
-
-/// What happens in a trace.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// What a hint set stands for, before the first request that has it.
-    Hints(HintSet, Arc<HintMeaning>),
-    /// A key is asked for or written.
-    Request(Request),
-    /// A key is deleted.
-    Delete {
-        /// Its hash.
-        hash: u64,
-    },
-    /// A transaction ended.
-    End {
-        /// Its number.
-        txn: u64,
-        /// Whether it took effect.
-        committed: bool,
-    },
-}
 
 /// Which share of the keys takes part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -311,6 +268,20 @@ impl Catalog {
             ..Access::read(hash, size)
         };
         Some(Event::Request(self.future.request(access, number, place_now)))
+    }
+
+    /// What the sample stands for, if it is one.
+    pub fn adjustment(&self, reads_only: bool) -> Option<Adjustment> {
+        self.volumes.adjustment(self.sample.rate, reads_only)
+    }
+
+    /// Keys of the sample that a cache holds, by their mean size, which is of this size for the whole trace.
+    pub(crate) fn sampled_keys_in(&self, unit: Unit, size: u64) -> f64 {
+        let keys_per_unit = match unit {
+            Unit::Entries => 1.0,
+            Unit::Bytes => self.len() as f64 / self.footprint_bytes.max(1) as f64,
+        };
+        size as f64 * self.sample.rate * keys_per_unit
     }
 }
 

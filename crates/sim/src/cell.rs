@@ -16,8 +16,7 @@ use crate::catalog::{Adjustment, CLIENTS_MAX, Catalog, Event, OTHER_CLIENTS, Pla
 use crate::contender::Contender;
 use crate::levels::{Levels, Sums};
 use crate::machine::Machine;
-use crate::row::Kept;
-pub use tally::Tally;
+pub use tally::{Kept, Tally};
 
 /// Groups of keys over which the error of a sample is estimated.
 const CLUSTERS: usize = 256;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::ahead::PrefetchTally;
 use crate::catalog::{Catalog, OTHER_CLIENTS};
-use crate::cell::{Cell, SAMPLE_KEYS_MIN, Tally};
+use crate::cell::{Cell, Kept, SAMPLE_KEYS_MIN, Tally};
 use crate::contender::Contender;
 use crate::latency::{Latencies, Modelled, RoundTrips};
 use crate::levels::{LevelTally, Sums};
@@ -67,17 +67,6 @@ pub struct Row {
     /// What the policy has learned at the end, as lines of name and value; for reports.
     #[serde(skip)]
     pub learned: Vec<(String, String)>,
-}
-
-/// What a cache holds at the end, as the whole trace would have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Kept {
-    /// Entries.
-    pub entries: u64,
-    /// Their weight, in the unit of the size.
-    pub used: u64,
-    /// Entries of the cache that was simulated, which for a sample is smaller.
-    pub cells: u64,
 }
 
 /// Lines of what a policy has learned.

@@ -261,7 +261,7 @@ fn typed(size: u64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::Kept;
+    use crate::cell::Kept;
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
         Row {

@@ -9,6 +9,7 @@ pub(crate) mod fields;
 mod given;
 pub(crate) mod json_lines;
 mod names;
+mod row;
 
 use std::borrow::Cow;
 
@@ -16,20 +17,16 @@ use crate::dictionary::Dictionary;
 use crate::ends::{Ends, end_of};
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream, unexpected};
-use crate::record::{Kind, Record, TraceKey};
+use crate::record::{Record, TraceKey};
 use crate::{Format, Records};
 use column::{Column, Named, put};
 use fields::{Fields, between};
 pub use given::column_names;
+use row::Row;
+pub use row::{CLIENTS_NAMED_MAX, TYPES_NAMED_MAX};
 
 /// Most columns that a header may name.
 pub const COLUMNS_MAX: usize = 64;
-
-/// Most clients that may be named in place of numbered.
-pub const CLIENTS_NAMED_MAX: u32 = 1 << 20;
-
-/// Most transaction types that may be named in place of numbered.
-pub const TYPES_NAMED_MAX: u32 = 4096;
 
 /// What programs for tables put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -82,18 +79,6 @@ struct Csv {
     /// Where there are transactions, and no column says when they end.
     ends: Option<Ends>,
     named: Named,
-}
-
-/// What a row says.
-#[derive(Default)]
-struct Row {
-    record: Record,
-    /// How many more requests it stands for.
-    left: u64,
-    /// How its transaction ends with it.
-    end: Option<Kind>,
-    /// It says no operation, which only an end may.
-    no_operation: bool,
 }
 
 impl Next for Csv {
@@ -230,6 +215,7 @@ impl Csv {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Kind;
 
     fn read(text: &str) -> (Vec<Record>, Option<String>) {
         let (mut records, mut error) = (Vec::new(), None);

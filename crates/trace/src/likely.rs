@@ -2,8 +2,9 @@
 
 use std::io::Cursor;
 
+use crate::format::Format;
 use crate::input::Source;
-use crate::{FORMATS, Format, be32, be64, fbt, htr, lcs, oracle_general, vscsi};
+use crate::{be32, be64, fbt, htr, lcs, oracle_general, vscsi};
 
 /// Formats that are no text.
 const BINARY: &[&Format] =
@@ -18,17 +19,17 @@ const NAMED: usize = 3;
 /// Records of the head that are tried.
 const TRIED_MAX: usize = 64;
 
-/// The three likeliest formats of what begins so, the likeliest first.
-pub(crate) fn three(head: &[u8]) -> String {
+/// The three likeliest of `formats` for what begins so, the likeliest first.
+pub(crate) fn three(formats: &[&Format], head: &[u8]) -> String {
     let binary = head.contains(&0) || std::str::from_utf8(head).is_err_and(|error| error.error_len().is_some());
     let is_binary = |format: &Format| BINARY.iter().any(|other| other.name == format.name);
     let usual = |format: &Format| USUAL.iter().position(|name| *name == format.name).unwrap_or(USUAL.len());
-    let mut formats: Vec<(f64, &str)> = Vec::new();
-    let mut candidates: Vec<&Format> = FORMATS.iter().copied().filter(|format| is_binary(format) == binary).collect();
+    let mut candidates: Vec<&Format> = formats.iter().copied().filter(|format| is_binary(format) == binary).collect();
     candidates.sort_by_key(|format| usual(format));
-    formats.extend(candidates.iter().map(|format| (share_read(format, head), format.name)));
-    formats.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let names: Vec<&str> = formats.iter().take(NAMED).map(|(_, name)| *name).collect();
+    let mut ranked: Vec<(f64, &str)> =
+        candidates.iter().map(|format| (share_read(format, head), format.name)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let names: Vec<&str> = ranked.iter().take(NAMED).map(|(_, name)| *name).collect();
     names.join(", ")
 }
 
@@ -44,12 +45,17 @@ fn share_read(format: &Format, head: &[u8]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FORMATS;
 
     #[test]
     fn what_can_be_read_is_likelier() {
-        assert!(three(b"1 2 3 4\n5 6 7 8\n").starts_with("arc, "), "{}", three(b"1 2 3 4\n5 6 7 8\n"));
-        assert_eq!(three(b"some words\nand more\n"), "csv, access-log, json-lines");
-        let binary = three(&[0, 1, 2, 3, 0xff, 0xfe, 0, 9]);
+        assert!(
+            three(FORMATS, b"1 2 3 4\n5 6 7 8\n").starts_with("arc, "),
+            "{}",
+            three(FORMATS, b"1 2 3 4\n5 6 7 8\n")
+        );
+        assert_eq!(three(FORMATS, b"some words\nand more\n"), "csv, access-log, json-lines");
+        let binary = three(FORMATS, &[0, 1, 2, 3, 0xff, 0xfe, 0, 9]);
         assert!(binary.split(", ").all(|name| BINARY.iter().any(|format| format.name == name)), "{binary}");
         assert_eq!(binary.split(", ").count(), NAMED);
     }

@@ -56,6 +56,7 @@
 mod boxed;
 mod budget;
 mod buffers;
+mod hasher;
 mod marks;
 mod numbers;
 mod order;
@@ -81,16 +82,12 @@ pub(crate) mod tests;
 mod validate;
 mod wheel;
 
-use std::hash::{BuildHasher, Hasher as _};
-
-use foldhash::SharedSeed;
-use foldhash::fast::FoldHasher;
-
 use crate::sync::{Mutex, MutexGuard, spin_loop};
 
 pub use boxed::Seen;
 use budget::{Budget, floor_of};
 pub use buffers::{Buffers, Full};
+use hasher::Hasher;
 use marks::touch;
 pub use parts::{Ahead, Due as Retired, Readers, Sight, Sighted, Writer};
 pub use places::{Held, Item, Keyed, Packed};
@@ -101,7 +98,6 @@ pub use reclaim::Guard;
 pub use shadow::Shadow;
 pub use shard::Present;
 use shard::{NoCredit, Parts, Shard};
-use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
 use table::{Look, Table};
 pub(crate) use wheel::NEVER;
@@ -177,27 +173,6 @@ impl std::fmt::Display for NoRoom {
 }
 
 impl std::error::Error for NoRoom {}
-
-/// Hashes keys by their words.
-struct Hasher {
-    seed: u64,
-    shared: SharedSeed,
-}
-
-impl Hasher {
-    /// By chance: no client can choose keys that collide.
-    fn random() -> Hasher {
-        let chance = std::hash::RandomState::new();
-        Hasher { seed: chance.hash_one(0), shared: SharedSeed::from_u64(chance.hash_one(1)) }
-    }
-
-    #[inline(always)]
-    fn hash<K: Plain>(&self, words: K::Words) -> u64 {
-        let mut hasher = FoldHasher::with_seed(self.seed, &self.shared);
-        words.hash(&mut hasher);
-        hasher.finish()
-    }
-}
 
 impl<K: Plain, V: Plain> Inline<K, V> {
     /// A cache of at most `capacity` entries; with 0 it stores nothing.

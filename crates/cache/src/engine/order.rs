@@ -17,7 +17,7 @@
 
 use super::marks::Slots;
 use super::prints::{Ghost, Queue};
-use super::table::SLOTS;
+use super::tags::SLOTS;
 
 /// Hits in the small queue that lead to the main one.
 const PROMOTE: u8 = 2;

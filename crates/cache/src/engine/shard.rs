@@ -3,10 +3,12 @@
 use crate::sync::{Mutex, MutexGuard};
 
 use super::budget::Budget;
+use super::hasher::Hasher;
 use super::marks::touch;
 use super::order::Order;
 use super::slot::Plain;
-use super::table::{SLOTS, Table, Writer};
+use super::table::{Table, Writer};
+use super::tags::SLOTS;
 
 /// Alone on its lines of memory: what one shard's writers change is nothing that others read.
 #[repr(align(128))]
@@ -63,7 +65,7 @@ impl Shard {
 pub(super) struct Parts<'c, K: Plain, V: Plain> {
     pub table: &'c Table<K, V>,
     pub budget: &'c Budget,
-    pub hasher: &'c super::Hasher,
+    pub hasher: &'c Hasher,
 }
 
 /// All credit is that of other shards, and the shard has none: so it can be where there is less than one entry for

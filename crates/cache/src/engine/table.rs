@@ -32,14 +32,7 @@ use super::marks::Slots;
 use super::pages::{OutOfMemory, Pages};
 use super::prints::Prints;
 use super::slot::{Cells, Plain, Slot};
-use super::tags::{DEAD, FREE, Lanes, Tags, tag_of};
-
-/// Of a group.
-#[cfg(not(any(feature = "loom", feature = "shuttle")))]
-pub(super) const SLOTS: usize = 16;
-/// The models' time is that of making groups, for the most part.
-#[cfg(any(feature = "loom", feature = "shuttle"))]
-pub(super) const SLOTS: usize = 2;
+use super::tags::{DEAD, FREE, Lanes, SLOTS, Tags, tag_of};
 
 /// A line of memory about its slots, and the slots: beside each other, so that both are of one page.
 #[repr(C, align(64))]

@@ -3,14 +3,12 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-#[cfg(any(
-    test,
-    miri,
-    feature = "loom",
-    feature = "shuttle",
-    not(any(target_arch = "x86_64", target_arch = "aarch64"))
-))]
-use super::table::SLOTS;
+/// Slots of a group, each of which has a tag.
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+pub(super) const SLOTS: usize = 16;
+/// The models' time is that of making groups, for the most part.
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+pub(super) const SLOTS: usize = 2;
 
 /// Of a slot that holds nothing.
 pub(super) const FREE: u8 = 0;

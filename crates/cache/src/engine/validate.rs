@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::Inline;
 use super::slot::Plain;
-use super::table::SLOTS;
+use super::tags::SLOTS;
 use super::tags::{DEAD, is_live, tag_of};
 
 /// Panics if anything is not as the modules say. Takes all locks: nothing changes meanwhile.

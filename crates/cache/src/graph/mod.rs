@@ -32,12 +32,9 @@ mod shape;
 
 pub use groups::{Group, GroupFrequency, Groups, POWERSET_VERTICES_MAX, TRIES_MAX};
 pub use score::{ARCS_MAX, Load, Pick, Scorer, Scratch};
-pub use set::VertexSet;
+pub use set::{VERTICES_MAX, VertexSet};
 
 use thiserror::Error;
-
-/// Most vertices of a graph.
-pub const VERTICES_MAX: usize = 256;
 
 /// One access of a transaction type.
 #[derive(Clone, Debug, PartialEq, Eq)]

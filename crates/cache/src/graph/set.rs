@@ -1,6 +1,7 @@
 //! A set of vertices as bits.
 
-use super::VERTICES_MAX;
+/// Most vertices of a graph.
+pub const VERTICES_MAX: usize = 256;
 
 const WORDS: usize = VERTICES_MAX / 64;
 

@@ -112,7 +112,7 @@ impl Footprint {
         self.own += changes.iter().map(Change::memory_bytes).sum::<usize>();
         match after.map(|value| (value, &value.data)) {
             Some((value, Data::Bytes(bytes))) if bytes.whole().is_none() && copies(changes) => {
-                self.own += changes.iter().map(Bytes::copied_by).sum::<usize>();
+                self.own += changes.iter().map(bytes_copied_by).sum::<usize>();
                 self.shared.push((key.clone(), value.size()));
             }
             _ => self.own += copied_bytes(changes, changes.iter().any(remakes), after),
@@ -123,6 +123,15 @@ impl Footprint {
 /// Whether the byte string that `changes` leave is not just what they hold.
 fn copies(changes: &[Change]) -> bool {
     !matches!(changes, [] | [Change::Put(_)])
+}
+
+/// Bytes that a change of a long byte string copies.
+fn bytes_copied_by(change: &Change) -> usize {
+    match change {
+        Change::Append(bytes) => Bytes::copied_by_append(bytes.len()),
+        Change::WriteAt { offset, bytes } => Bytes::copied_by_write(*offset, bytes.len()),
+        _ => 0,
+    }
 }
 
 /// Whether a list is made again by `change`.

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use super::chunks::{CHUNK_BYTES, Chunks, zeros};
 use super::either::Either;
 use super::{Blob, COUNTS_BYTES};
-use crate::change::Change;
 
 /// More than a change copies of the list of chunks.
 const INDEX_BYTES: usize = 8 * 1024;
@@ -24,6 +23,11 @@ const INDEX_BYTES: usize = 8 * 1024;
 #[derive(Clone)]
 pub struct Bytes {
     form: Form,
+}
+
+/// What is written, the pointers to what is listed, and so many chunks.
+fn copied(written: usize, listed: usize, chunks: usize) -> usize {
+    written + listed / 256 + chunks * (CHUNK_BYTES + COUNTS_BYTES) + INDEX_BYTES
 }
 
 #[derive(Clone)]
@@ -103,17 +107,16 @@ impl Bytes {
         }
     }
 
-    /// No less than the bytes of chunks that `change` makes of a string that is long then, padding included, and of the
-    /// way to them.
-    pub(crate) fn copied_by(change: &Change) -> usize {
-        let (written, listed, chunks) = match change {
-            // The last chunk before it, and the last one behind it.
-            Change::Append(bytes) => (bytes.len(), bytes.len(), 2),
-            // Those at its ends, and before it those that padding begins, goes on and ends with.
-            Change::WriteAt { offset, bytes } => (bytes.len(), offset + bytes.len(), 5),
-            _ => return 0,
-        };
-        written + listed / 256 + chunks * (CHUNK_BYTES + COUNTS_BYTES) + INDEX_BYTES
+    /// No less than the bytes of chunks that appending `written` bytes makes of a string that is long then, and of the
+    /// way to them: the last chunk before, and the last one after.
+    pub(crate) fn copied_by_append(written: usize) -> usize {
+        copied(written, written, 2)
+    }
+
+    /// Likewise of writing so many bytes from `offset` on, padding included: the chunks at its ends, and those that
+    /// padding begins, goes on and ends with.
+    pub(crate) fn copied_by_write(offset: usize, written: usize) -> usize {
+        copied(written, offset + written, 5)
     }
 
     /// Lets go of a larger allocation that the bytes are a part of.

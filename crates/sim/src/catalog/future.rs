@@ -2,7 +2,7 @@
 
 use forebay::policy::Access;
 
-use super::{NEVER, Request};
+use super::request::{NEVER, Request};
 
 #[derive(Default)]
 pub(super) struct Future {

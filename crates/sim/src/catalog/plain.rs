@@ -5,7 +5,11 @@ use std::ops::Range;
 use forebay::policy::bare::NumberedRequests;
 use forebay_trace::{Kind, Record};
 
-use super::{Future, PLAIN_REQUESTS_MAX, Request};
+use super::future::Future;
+use super::request::Request;
+
+/// Most requests that are kept in memory, 4 bytes each, so that a plain trace need not be read again.
+pub const PLAIN_REQUESTS_MAX: usize = 1 << 26;
 
 /// The requests of a trace that says nothing of them but keys, sizes, clients, and whether they read or write; kept so
 /// that such a trace need not be read, nor its keys be looked for, a second time.

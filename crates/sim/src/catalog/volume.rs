@@ -1,9 +1,6 @@
 //! How much a trace asks for, and how much of it a sample of its keys does.
 
-use forebay::policy::Unit;
 use forebay_trace::{Kind, Record};
-
-use super::Catalog;
 
 /// Requests and their bytes, of the whole trace and of its sample.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,22 +59,6 @@ impl Volumes {
             requests: per(of.requests, of.sampled_requests),
             bytes: per(of.bytes, of.sampled_bytes),
         })
-    }
-}
-
-impl Catalog {
-    /// What the sample stands for, if it is one.
-    pub fn adjustment(&self, reads_only: bool) -> Option<Adjustment> {
-        self.volumes.adjustment(self.sample.rate, reads_only)
-    }
-
-    /// Keys of the sample that a cache holds, by their mean size, which is of this size for the whole trace.
-    pub(crate) fn sampled_keys_in(&self, unit: Unit, size: u64) -> f64 {
-        let keys_per_unit = match unit {
-            Unit::Entries => 1.0,
-            Unit::Bytes => self.len() as f64 / self.footprint_bytes.max(1) as f64,
-        };
-        size as f64 * self.sample.rate * keys_per_unit
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is counted of requests.
+//! What is counted of requests, and what a cache holds in the end.
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub struct Tally {
     pub bytes_hit: u64,
     /// Bytes fetched ahead, but for what a miss that came before the fetch was done counts already.
     pub bytes_ahead: u64,
+}
+
+/// What a cache holds at the end, as the whole trace would have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Entries.
+    pub entries: u64,
+    /// Their weight, in the unit of the size.
+    pub used: u64,
+    /// Entries of the cache that was simulated, which for a sample is smaller.
+    pub cells: u64,
 }
 
 impl Tally {

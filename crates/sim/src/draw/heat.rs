@@ -1,6 +1,6 @@
 //! Heatmaps: numbers in a grid, darker or lighter as they are greater; every number is written, too.
 
-use super::{LETTER, escaped, shortened};
+use super::chart::{LETTER, escaped, shortened};
 
 /// Shades that the style has: `h0`, the least, to `h8`; the last four need text of the other colour.
 const SHADES: usize = 9;

@@ -1,7 +1,7 @@
 //! Lines and dots.
 
-use super::axis::Axis;
-use super::{COLOURS, Chart, LEFT, LETTER, PLOT_HEIGHT, PLOT_WIDTH, Series, TOP, escaped, shown};
+use super::axis::{Axis, shown};
+use super::chart::{COLOURS, Chart, LEFT, LETTER, PLOT_HEIGHT, PLOT_WIDTH, Series, TOP, escaped};
 
 /// A line with more points is drawn without a dot for each.
 const DOTS_MAX: usize = 40;

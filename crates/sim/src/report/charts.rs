@@ -8,7 +8,7 @@ use crate::latency::shown;
 use crate::results::OfTrace;
 use crate::row::Row;
 
-use super::{percent, size};
+use super::text::{percent, size};
 
 /// Sizes of which levels and clients are shown.
 const SIZES_SHOWN_MAX: usize = 4;

@@ -6,38 +6,15 @@
 mod charts;
 mod page;
 mod tables;
+mod text;
+
+pub use page::Run;
 
 use crate::results::OfTrace;
-use crate::row::Row;
-use crate::shown::{bytes, grouped};
-
-/// How the figures came about.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
-    /// The command that repeats it.
-    pub command: String,
-    /// The program's name and version.
-    pub program: String,
-    /// What a GiB of memory costs for a month, if that was said.
-    pub price: Option<f64>,
-    /// What was chosen, or is so by default: name and value.
-    pub settings: Vec<(&'static str, String)>,
-}
 
 /// The page.
 pub fn html(run: &Run, traces: &[OfTrace]) -> String {
     page::page(run, traces).into_string()
-}
-
-/// A share in percent, with its unit.
-fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
-}
-
-/// A size as it was given, and what that is.
-fn size(row: &Row) -> String {
-    let units = if row.unit == "bytes" { bytes(row.size) } else { grouped(row.size) };
-    if row.size_given == row.size.to_string() { units } else { format!("{} = {units}", row.size_given) }
 }
 
 #[cfg(test)]
@@ -47,6 +24,8 @@ mod tests {
     use crate::latency::Modelled;
     use crate::levels::LevelTally;
     use crate::results::{Goal, Least};
+    use crate::row::Row;
+    use crate::shown::{bytes, grouped};
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
         Row {

@@ -2,20 +2,31 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::charts::{by_bytes, pictures};
+use super::tables;
 use crate::cell::SAMPLE_CACHE_KEYS_MIN;
 use crate::draw;
 use crate::results::OfTrace;
-
-use super::charts::{by_bytes, pictures};
 use crate::shown::{bytes, grouped};
 use crate::verdict::verdict;
-
-use super::{Run, tables};
 
 /// Nothing is loaded and nothing runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE: &str = include_str!("page.css");
+
+/// How the figures came about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// The command that repeats it.
+    pub command: String,
+    /// The program's name and version.
+    pub program: String,
+    /// What a GiB of memory costs for a month, if that was said.
+    pub price: Option<f64>,
+    /// What was chosen, or is so by default: name and value.
+    pub settings: Vec<(&'static str, String)>,
+}
 
 /// The page of all traces.
 pub(super) fn page(run: &Run, traces: &[OfTrace]) -> Markup {

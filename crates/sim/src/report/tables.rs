@@ -10,7 +10,7 @@ use crate::row::Row;
 use crate::shown::{bytes, grouped};
 
 use super::charts::{learners, sizes};
-use super::{percent, size};
+use super::text::{percent, size};
 
 /// Lines of the table of clients.
 const CLIENT_LINES_MAX: usize = 2000;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::names::Names;
-use super::{CLIENTS_NAMED_MAX, Row, TYPES_NAMED_MAX};
+use super::row::{CLIENTS_NAMED_MAX, Row, TYPES_NAMED_MAX};
 use crate::date::{clf_us, iso_us};
 use crate::dictionary::Dictionary;
 use crate::input::{decimal, seconds, unexpected};

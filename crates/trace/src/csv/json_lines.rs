@@ -5,7 +5,8 @@
 use serde_json::{Map, Value};
 
 use super::column::{Column, Named, put};
-use super::{Row, given};
+use super::given;
+use super::row::Row;
 use crate::dictionary::Dictionary;
 use crate::ends::{Ends, end_of};
 use crate::error::TraceError;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::KEY_BYTES_MAX;
+use super::layout::KEY_BYTES_MAX;
 use crate::dictionary::{Definition, HINT_TYPES_MAX, HintSchema, HintSetDefinition, NAME_BYTES_MAX};
 use crate::record::{Kind, Record, TraceKey};
 use crate::words::RETURNED_WORDS_MAX;

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::codec::{Context, Entries, Entry};
-use super::{BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, HEADER_BYTES, checksum, decode_header};
+use super::layout::{BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, HEADER_BYTES, checksum, decode_header};
 use crate::TraceReader;
 use crate::dictionary::Dictionary;
 use crate::error::TraceError;

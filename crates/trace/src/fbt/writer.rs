@@ -5,7 +5,7 @@ use std::io::Write;
 use bytes::Bytes;
 
 use super::codec::{Context, encode_definition, encode_record, encode_returned};
-use super::{BLOCK_BYTES, BlockHeader, BlockTag, Compression, KEY_BYTES_MAX, encode_header};
+use super::layout::{BLOCK_BYTES, BlockHeader, BlockTag, Compression, KEY_BYTES_MAX, encode_header};
 use crate::dictionary::{Definition, Dictionary, HintSchema, HintSetDefinition, limit};
 use crate::error::TraceError;
 use crate::record::{Record, TraceKey};

@@ -7,11 +7,10 @@ use proptest::prelude::*;
 
 use super::super::validate::{entries, validate};
 use super::super::{Hasher, Inline, NoRoom, Plain, TooLarge};
-use foldhash::SharedSeed;
 
 /// Hashes are those of any other run.
 pub(super) fn seeded<K: Plain, V: Plain>(capacity: usize, shards_log2: u32) -> Inline<K, V> {
-    let hasher = Hasher { seed: 7, shared: SharedSeed::from_u64(7) };
+    let hasher = Hasher::seeded(7);
     Inline::build(capacity, shards_log2, hasher).expect("there is memory for a small cache")
 }
 

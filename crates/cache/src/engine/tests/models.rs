@@ -7,10 +7,9 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use foldhash::SharedSeed;
-
 use super::super::marks::touch;
-use super::super::table::{Look, SLOTS, Table, Writer};
+use super::super::table::{Look, Table, Writer};
+use super::super::tags::SLOTS;
 use super::super::{Hasher, Inline};
 use crate::mutation::{Fault, put_back};
 use crate::sync::Ordering;
@@ -126,7 +125,7 @@ fn marked_late() {
 
 /// The whole path: a reader that meets a writer waits for its lock, and both come to an end.
 fn beside_a_writer() {
-    let hasher = Hasher { seed: 7, shared: SharedSeed::from_u64(7) };
+    let hasher = Hasher::seeded(7);
     let cache: Arc<Inline<u64, Pair>> = Arc::new(Inline::build(1, 0, hasher).expect("there is memory for one entry"));
     cache.insert(1, pair(1));
     let writer = {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::super::Inline;
-use super::super::table::SLOTS;
+use super::super::tags::SLOTS;
 use super::super::validate::{entries, validate};
 use super::model::seeded;
 

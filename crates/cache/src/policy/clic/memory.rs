@@ -107,7 +107,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::super::curve;
-    use super::super::sample::{Outcome, Sample};
+    use super::super::outcome::Outcome;
+    use super::super::sample::Sample;
     use super::*;
     use crate::policy::random::Random;
 

@@ -25,6 +25,7 @@ mod memory;
 mod minima;
 #[cfg(test)]
 mod model;
+mod outcome;
 mod outqueue;
 mod ranked;
 mod sample;

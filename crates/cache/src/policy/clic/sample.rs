@@ -4,7 +4,7 @@
 //! with less weight. Both the tree and the histograms of its leaves are made from these counts.
 
 use super::super::random::Random;
-use super::curve::{self, BINS};
+use super::outcome::Outcome;
 use super::tree::Counts;
 
 /// Different outcomes that are kept from window to window; beyond it those of least weight go.
@@ -12,27 +12,6 @@ const KEPT_MAX: usize = 1 << 17;
 
 /// What weighs less is forgotten.
 const WEIGHT_MIN: f32 = 0.05;
-
-/// An outcome: the bin of the age, and whether the page was read again then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Outcome(u8);
-
-impl Outcome {
-    /// The page of a request was read again after `age`, or came to another end.
-    pub fn new(age: u32, read: bool) -> Outcome {
-        Outcome(curve::bin(age) as u8 | u8::from(read) << 7)
-    }
-
-    /// Bin of the age.
-    pub fn bin(self) -> usize {
-        usize::from(self.0 & 0x7f).min(BINS - 1)
-    }
-
-    /// Whether it was read again.
-    pub fn read(self) -> bool {
-        self.0 >> 7 == 1
-    }
-}
 
 /// How often an outcome was met, of how many windows ago.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,6 +116,7 @@ pub(super) fn by_cell(outcomes: &[Weighed]) -> Vec<(u32, Counts)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::curve;
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;

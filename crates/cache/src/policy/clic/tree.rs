@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::curve;
-use super::sample::Outcome;
+use super::outcome::Outcome;
 
 /// Outcomes that a leaf has at least.
 const LEAF_OUTCOMES_MIN: f64 = 40.0;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 
-use super::Grouping;
 use super::shown::{company, shown, type_name};
+use super::tuning::Grouping;
 use crate::graph::{ARCS_MAX, Graph, GroupFrequency, Groups, Load, Scorer, Scratch, VertexSet};
 use crate::policy::{Learned, Slot};
 

@@ -20,6 +20,7 @@ mod asking;
 mod learned;
 mod order;
 mod shown;
+mod tuning;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -28,48 +29,9 @@ use super::{Hits, Learned, Order, Parameter, Policy, Settings};
 use crate::graph::GroupFrequency;
 use learned::Transactions;
 use order::{Detox, SLOT_BYTES};
+use tuning::{Aggregate, Grouping, Tuning};
 
 const SOURCE: &str = "Cheng et al.: Take out the TraChe, maximizing transactional cache hit rate, OSDI 2023";
-
-/// What is scored together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Grouping {
-    /// Complete groups of the type's graph, or levels where there is none.
-    Groups,
-    /// What was asked for at the same time (section 5.2).
-    Levels,
-    /// All keys of the transaction: the paper's T-DeToX.
-    Transaction,
-}
-
-/// How instance scores become one (section 8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aggregate {
-    Average,
-    Max,
-    Min,
-    Median,
-}
-
-/// The values of the parameters, which all forms share.
-#[derive(Clone, Copy, Debug)]
-struct Tuning {
-    factor: f64,
-    pool: usize,
-    sample: usize,
-    ghosts: f64,
-    frequency: GroupFrequency,
-    aggregate: Aggregate,
-    /// Count in steps that get rarer, as Redis does.
-    logarithmic: bool,
-    /// Accesses per entry in which what is known of a key loses half its weight; 0: never.
-    half_life: f64,
-    /// Times its mean distance between accesses after which a key is taken for gone; 0: never.
-    patience: f64,
-    seed: u64,
-    /// The most that remembered keys may take, as a share of what the entries weigh.
-    share: f64,
-}
 
 /// All forms, in the order of the table.
 pub(super) static POLICIES: [Policy; 5] = [

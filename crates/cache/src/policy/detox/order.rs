@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::asking::Asking;
 use super::learned::{NONE, Touch, Transactions};
-use super::{Aggregate, Tuning};
+use super::tuning::{Aggregate, Tuning};
 use crate::policy::drawn::Drawn;
 use crate::policy::random::Random;
 use crate::policy::remembered::{Known, Remembered, print};

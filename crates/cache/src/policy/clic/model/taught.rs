@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::cells::Columns;
 use super::super::curve::{self, BINS, Histogram};
+use super::super::outcome::Outcome;
 use super::super::outqueue::Request;
-use super::super::sample::Outcome;
 use super::super::tree::{Counts, Tree};
 use super::Model;
 

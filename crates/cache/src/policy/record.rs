@@ -1,0 +1,104 @@
+//! What a policy declares of itself, and what its order is made with.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::order::{Learned, Order};
+
+/// One policy, declared once.
+pub struct Policy {
+    /// The name by which users choose it: `s3-fifo`.
+    pub name: &'static str,
+    /// One line for help texts.
+    pub summary: &'static str,
+    /// Paper or origin.
+    pub source: &'static str,
+    /// How it wants to hear of hits.
+    pub hits: Hits,
+    /// Bytes of metadata that it keeps per entry, charged to the budget; ghosts are charged by [`Order::ghost_bytes`].
+    pub entry_bytes: usize,
+    /// What can be set, with defaults.
+    pub parameters: &'static [Parameter],
+    /// Makes the part that is shared by all partitions.
+    pub learned: fn(&Settings) -> Arc<dyn Learned>,
+    /// Makes the order of one partition.
+    pub order: fn(&Settings, Arc<dyn Learned>) -> Box<dyn Order>,
+}
+
+/// A number that can be set: `s3-fifo:small=0.1`.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// One line for help texts, with unit.
+    pub summary: &'static str,
+    /// Its value if nobody sets it.
+    pub default: f64,
+    /// The smallest and the largest value allowed.
+    pub range: (f64, f64),
+}
+
+/// How a policy hears of hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hits {
+    /// It asks, when it looks for a victim, how often each slot was touched since it came in or was last asked for,
+    /// saturating at [`MARKS_MAX`](super::MARKS_MAX).
+    Marks,
+    /// It is told of hits, in order, through [`Order::access`]. Where many threads hit at once, some are left out.
+    Sampled,
+    /// It is told of each hit, in order, through [`Order::access`]: it learns from how many there are.
+    Accesses,
+}
+
+/// What the budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Each entry weighs 1.
+    Entries,
+    /// Each entry weighs its bytes.
+    Bytes,
+}
+
+impl Unit {
+    /// What an entry of `size` bytes weighs; at least 1.
+    pub fn weight(self, size: u32) -> u32 {
+        match self {
+            Unit::Entries => 1,
+            Unit::Bytes => size.max(1),
+        }
+    }
+}
+
+/// What an order is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the budget counts.
+    pub unit: Unit,
+    /// This partition's nominal share of the budget, in `unit`.
+    pub capacity: u64,
+    /// Values for the policy's parameters, in the order of its `parameters`.
+    pub values: Vec<f64>,
+}
+
+/// A policy name or parameter that does not exist.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No such policy.
+    #[error("no policy '{name}'; choose one of {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// No such parameter, or a value out of its range.
+    #[error("policy {policy}: {why}")]
+    Parameter {
+        /// Which policy.
+        policy: &'static str,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+}
