@@ -16,10 +16,12 @@ cd "$(dirname "$0")/.."
 HIT_MAX=${HIT_MAX:-48}
 MISS_MAX=${MISS_MAX:-720}
 LOOK_MAX=${LOOK_MAX:-173}
-GET_MAX=${GET_MAX:-1950}
-SET_MAX=${SET_MAX:-6700}
-MGET_MAX=${MGET_MAX:-15650}
-LEASE_MAX=${LEASE_MAX:-3975}
+GET_MAX=${GET_MAX:-1850}
+SET_MAX=${SET_MAX:-6550}
+HSET_MAX=${HSET_MAX:-9900}
+EXEC_MAX=${EXEC_MAX:-31000}
+MGET_MAX=${MGET_MAX:-15400}
+LEASE_MAX=${LEASE_MAX:-4000}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'
@@ -62,10 +64,10 @@ if [ "${1:-}" = watched ]; then
 	exit 0
 elif [ "${1:-}" = requests ]; then
 	cargo build --release --locked -q -p forebay-bench --bin requests
-	for kind in get:"$GET_MAX" set:"$SET_MAX" mget:"$MGET_MAX" lease:"$LEASE_MAX"; do
+	for kind in get:"$GET_MAX" set:"$SET_MAX" hset:"$HSET_MAX" exec:"$EXEC_MAX" mget:"$MGET_MAX" lease:"$LEASE_MAX"; do
 		IFS=: read -r name most <<<"$kind"
 		check "$name, 16 in a batch" 'requests::counted*' "$most" "$target/requests" "$name" 16
-		check "$name alone" 'requests::counted*' $((most + 600)) "$target/requests" "$name" 1
+		check "$name alone" 'requests::counted*' $((most + 600 + most / 20)) "$target/requests" "$name" 1
 	done
 else
 	cargo build --release --locked -q -p forebay-cache --example instructions

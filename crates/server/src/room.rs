@@ -126,6 +126,7 @@ pub struct Room {
     /// For the answers of scripts. A script that has room here may wait for locks.
     pub scripts: Underway,
     /// For the documents of scripts (`session/script_room.rs`).
+    #[cfg(feature = "lua")]
     pub documents: Underway,
 }
 

@@ -125,6 +125,7 @@ impl Underway {
 impl Part {
     /// Makes it a part of `bytes`, which is more, if that is free. What waits comes after it: this one holds what they
     /// wait for.
+    #[cfg(any(feature = "lua", test))]
     pub fn try_grow(&mut self, bytes: usize, most: usize) -> bool {
         let mut state = self.of.lock();
         let beside = state.taken - self.bytes;

@@ -104,6 +104,21 @@ fn a_restored_cache_goes_on_as_the_one_that_was_saved() {
     }
 }
 
+/// Of these it is not said that they go on alike: what would go next does, as long as nothing is asked for.
+#[test]
+fn what_goes_first_is_what_would_have_gone() {
+    for policy in ["sieve", "deferred-lru", "s3-fifo"] {
+        let builder = || Texts::builder().capacity(100).policy(policy).expect("it is in the table");
+        let one = builder().build();
+        (0..300).for_each(|key| _ = one.insert(key, text(key)));
+        (0..300).step_by(3).for_each(|key| _ = one.get(&key));
+        let (other, loaded) = restored(builder(), &saved(&one));
+        let loaded = loaded.expect("it is whole");
+        assert_eq!((loaded.entries, loaded.in_order), (one.len() as u64, true), "{policy}");
+        assert_eq!(order(&one, 60), order(&other, 60), "{policy}");
+    }
+}
+
 /// With another policy, or one without an order, all entries come in.
 #[test]
 pub(super) fn a_policy_that_differs_or_has_no_order() {
