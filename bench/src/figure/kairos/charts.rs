@@ -34,7 +34,7 @@ fn lines(
         let line = |(system, values): (&System, &[Summary])| Series {
             name: system.name.to_owned(),
             points: xs.iter().copied().zip(values.iter().map(|value| value.median)).collect(),
-            spreads: values.iter().map(Summary::spread).filter(|_| runs.are_several()).collect(),
+            spreads: values.iter().map(Summary::spread).collect(),
             ..Series::default()
         };
         systems.iter().zip(summaries.chunks(xs.len())).map(line).collect()
@@ -57,7 +57,7 @@ fn bars_of(runs: &Runs, settings: &[Setting], of: &[(&str, &'static str, Of)]) -
         let bar = |(setting, summary): (&Setting, Summary)| Series {
             name: setting.system.name.to_owned(),
             points: vec![(0.0, summary.median)],
-            spreads: [summary.spread()].into_iter().filter(|_| runs.are_several()).collect(),
+            spreads: vec![summary.spread()],
             ..Series::default()
         };
         Chart {
@@ -244,7 +244,7 @@ pub(super) fn rules(scale: Scale) -> Vec<Chart> {
 pub(super) fn goals(scale: Scale) -> Vec<Chart> {
     let settings =
         [System::BASELINE, System::IDEAL, System::FOREBAY_SERVERS, System::KAIROS, System::FOREBAY].map(Setting::paper);
-    let runs = Runs::seeded(scale, &settings, runs::SEEDS, &runs::THREADS[1..]);
+    let runs = Runs::at(scale, &settings, &runs::THREADS[1..]);
     bars_of(
         &runs,
         &settings,

@@ -15,7 +15,7 @@ pub(super) type Of = fn(&Outcome) -> f64;
 /// The part of the time that runs at reduced scale take.
 const REDUCED: f64 = 0.25;
 
-/// Seeds at full scale, and of figures on which a goal hangs also at reduced scale.
+/// Seeds of each setting.
 pub(super) const SEEDS: u64 = 5;
 
 /// Transactions at a time in each client, of which the load counts that has most commit.
@@ -27,18 +27,18 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Runs each setting, once, or by five seeds.
+    /// Runs each setting by five seeds.
     pub fn of(scale: Scale, settings: &[Setting]) -> Runs {
-        Runs::seeded(scale, settings, if scale == Scale::Full { SEEDS } else { 1 }, &THREADS)
+        Runs::at(scale, settings, &THREADS)
     }
 
-    /// Runs each setting by so many seeds, at each of these loads if transactions come one after the other.
-    pub fn seeded(scale: Scale, settings: &[Setting], seeds: u64, threads: &[u32]) -> Runs {
+    /// Runs each setting by five seeds, at each of these loads if transactions come one after the other.
+    pub fn at(scale: Scale, settings: &[Setting], threads: &[u32]) -> Runs {
         let part = if scale == Scale::Full { 1.0 } else { REDUCED };
         let all: Vec<Setting> = settings
             .iter()
             .flat_map(|setting| {
-                (1..=seeds).map(|seed| {
+                (1..=SEEDS).map(|seed| {
                     let (warm, counted) = setting.seconds;
                     let warm = (part * warm).max(setting.warm_min);
                     Setting { seed, seconds: (warm, part * counted), ..*setting }
@@ -60,17 +60,12 @@ impl Runs {
             }
         });
         let outcomes = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Runs { outcomes: outcomes.chunks(seeds as usize).map(<[Outcome]>::to_vec).collect() }
+        Runs { outcomes: outcomes.chunks(SEEDS as usize).map(<[Outcome]>::to_vec).collect() }
     }
 
     /// One figure of each setting: median and range.
     pub fn summaries(&self, of: Of) -> Vec<Summary> {
         self.outcomes.iter().map(|runs| figures::of(runs, of)).collect()
-    }
-
-    /// Whether there is a range.
-    pub fn are_several(&self) -> bool {
-        self.outcomes.iter().any(|runs| runs.len() > 1)
     }
 }
 
