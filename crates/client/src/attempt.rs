@@ -344,8 +344,9 @@ impl Attempt {
                 (None, _) => copies.forget(key),
             }
         }
-        // The locks were held until the commit had its place: what was current then is so as of its version.
-        let as_of = as_of.max(version);
+        // The locks were held until the commit had its place: what was current then is so as of its version. Not where
+        // the server names no version, as what had expired was there at some of them.
+        let as_of = as_of.map(|as_of| version.map_or(as_of, |version| as_of.max(version)));
         for Read { key, copy, .. } in self.reads.iter().filter(|read| !written.contains_key(&read.key)) {
             copies.renew(key, copy, as_of, span);
         }

@@ -18,11 +18,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forebay::cache::{Cache, Changed};
 use forebay::key::{Key, KeyRef};
+use forebay::mutation::{self, Fault};
 
 use crate::attention::{Attention, TRACKING};
 use crate::clients::Client;
 use crate::limits::ServerLimits;
 use keys::Keys;
+pub use keys::Reader;
 pub use pushes::{PUSHES_BYTES_MAX, Push, Pushes, Waiting};
 
 /// Connections that have ended and whose redirection goes on; past it the oldest one's target is told of everything.
@@ -60,7 +62,7 @@ struct List {
 impl Tracker {
     /// Tells of a change of `key` by the client `by`: with BCAST only if the key has one of the prefixes.
     fn tell(&self, key: &Key, by: u32) {
-        if self.noloop && by != 0 && self.client.id as u32 == by {
+        if self.is_own(by) {
             return;
         }
         let push = match &self.prefixes {
@@ -74,12 +76,22 @@ impl Tracker {
         self.told().tell(push);
     }
 
+    /// Whether it is not told of a write by the client `by`, since that is its own.
+    fn is_own(&self, by: u32) -> bool {
+        self.noloop && by != 0 && self.client.id as u32 == by
+    }
+
     fn told(&self) -> &Client {
         self.target.as_ref().unwrap_or(&self.client)
     }
 }
 
 impl List {
+    fn tell_noted(&self, key: &Key, readers: &[Reader], by: u32) {
+        let noted = readers.iter().filter_map(|reader| self.by_id.get(&reader.id));
+        noted.filter(|tracker| tracker.prefixes.is_none()).for_each(|tracker| tracker.tell(key, by));
+    }
+
     fn forget(&mut self, id: u64) {
         self.by_id.remove(&id);
         self.broadcast.retain(|tracker| tracker.client.id != id);
@@ -171,18 +183,12 @@ impl Trackers {
         self.attend(&list, attention);
     }
 
-    /// The client `id` is about to read `key`.
-    pub fn note(&self, key: KeyRef<'_>, id: u64) {
-        for (key, clients) in self.keys.note(key, id) {
+    /// A client is about to read `key`.
+    pub fn note(&self, key: KeyRef<'_>, reader: Reader) {
+        for (key, clients) in self.keys.note(key, reader) {
             // It is forgotten, so it is told as if it had changed.
-            self.tell_noted(&key, &clients, 0);
+            self.read().tell_noted(&key, &clients, 0);
         }
-    }
-
-    fn tell_noted(&self, key: &Key, clients: &[u64], by: u32) {
-        let list = self.read();
-        let noted = clients.iter().filter_map(|id| list.by_id.get(id));
-        noted.filter(|tracker| tracker.prefixes.is_none()).for_each(|tracker| tracker.tell(key, by));
     }
 
     /// Whether any client tracks: a flag that can be kept without keeping the trackers.
@@ -197,10 +203,14 @@ impl Trackers {
         }
         match changed {
             Changed::Key(key, by) => {
-                if let Some(clients) = self.keys.take(key) {
-                    self.tell_noted(key, &clients, by);
-                }
                 let list = self.read();
+                let stays = |reader: &Reader| {
+                    let is_own = || list.by_id.get(&reader.id).is_some_and(|tracker| tracker.is_own(by));
+                    reader.own && is_own() && !mutation::on(Fault::OwnWriteUntracks)
+                };
+                if let Some(clients) = self.keys.take(key, stays) {
+                    list.tell_noted(key, &clients, by);
+                }
                 list.broadcast.iter().for_each(|tracker| tracker.tell(key, by));
             }
             Changed::Everything => {

@@ -175,6 +175,29 @@ async fn an_expired_document_is_stale() {
     assert!(peer.say("LEASE CHECK a 1-1\nMULTI\nSET b 1\nEXEC").await.contains("*3|"), "presence is what tells");
 }
 
+/// An absence that no write has made has the version of what was there, and so is as of no version.
+#[tokio::test]
+async fn what_has_expired_is_absent_as_of_no_version() {
+    let mut peer = Peer::new(&server(|_| {}));
+    peer.say("SET b old\nSET lock x PX 1").await;
+    while peer.say("EXISTS lock").await == ":1|" {
+        tokio::task::yield_now().await;
+    }
+    let gone = "*1|*6|+none|$-1|$4|-1-2|$-1|WRITES|$-1|";
+    assert_eq!(without_rates(&peer.say("LEASE GET 1 lock").await), gone);
+    assert_eq!(
+        without_rates(&peer.say("LEASE GET 2 b lock").await),
+        "*2|*6|+string|$3|old|$3|1-1|$-1|WRITES|$-1|*6|+none|$-1|$4|-1-2|$-1|WRITES|$-1|"
+    );
+    assert_eq!(peer.say("LEASE CHECK lock -1-2\nMULTI\nEXEC").await, "+OK|+OK|*3|*0|$-1|$-1|");
+    assert_eq!(peer.say("LEASE CHECK b 1-1\nMULTI\nEXEC").await, "+OK|+OK|*3|*0|$-1|$3|1-2|");
+    peer.say("CACHE RESET").await;
+    assert_eq!(without_rates(&peer.say("LEASE GET 1 lock").await), gone, "read from the store");
+    let _on = mutation::put_back(Some(Fault::ExpiredAsOfVersion));
+    let told = "*1|*6|+none|$-1|$4|-1-2|$3|1-2|WRITES|$-1|";
+    assert_eq!(without_rates(&peer.say("LEASE GET 1 lock").await), told, "at 1-2 it was there");
+}
+
 #[tokio::test]
 async fn what_is_watched_and_what_is_checked() {
     let shared = server(|_| {});
@@ -276,6 +299,8 @@ async fn what_get_refuses() {
         ("LEASE NONE", "-ERR unknown subcommand 'NONE'. Try LEASE HELP.|"),
     ])
     .await;
+    let said = peer.say("MULTI\nSET a 1\nEXEC").await;
+    assert_eq!(said, format!("+OK|+QUEUED|{REFUSED}"), "LEASE NONE may have been meant for a LEASE CHECK");
     let said = peer.say("LEASE GET x a\nMULTI\nSET a 1\nEXEC").await;
     assert!(said.ends_with("+OK|+QUEUED|*1|+OK|"), "EXEC does not follow from it: {said}");
 }

@@ -41,6 +41,10 @@ pub enum Fault {
     LeaseAheadOfPlaced,
     /// It holds as of a clearing that is not over.
     LeaseForgetsClearing,
+    /// What is absent since it has expired is so as of a version, at which it may have been there.
+    ExpiredAsOfVersion,
+    /// A client that is not told of its own write does not track the key any more.
+    OwnWriteUntracks,
     /// All stores in memory are of one incarnation, though none knows what an earlier one held.
     LivesAlike,
     /// A client that has a leased document is told so although it has expired since.

@@ -127,11 +127,15 @@ impl Document {
         }
     }
 
+    /// Whether nothing was done to it, and it is absent since it has expired.
+    fn has_expired(&self) -> bool {
+        self.changes.is_empty() && self.current.is_none() && self.base.as_ref().is_some_and(|base| base.value.is_some())
+    }
+
     /// What removes it, if it has expired, before the first change that does not take its place.
     fn removed_before(&self, is_record: bool, clock: &Clock) -> Option<Change> {
-        let stale = self.current.is_none() && self.base.as_ref().is_some_and(|base| base.value.is_some());
         match self.changes.is_empty() {
-            true if stale => Some(Change::Delete),
+            true if self.has_expired() => Some(Change::Delete),
             // Whether it had expired by now will be seen when it is seen.
             true if self.unseen && !is_record => Some(Change::RemoveExpired(clock.now_ms())),
             _ => None,
@@ -274,6 +278,11 @@ impl Documents {
         if let Some(at) = known {
             self.weigh(at);
         }
+    }
+
+    /// Whether one that was read is absent since it has expired, and not by a write.
+    pub fn any_expired(&self) -> bool {
+        self.list.iter().any(Document::has_expired)
     }
 
     /// What `key` holds in the eyes of this transaction, own writes included.

@@ -23,7 +23,8 @@ use crate::version::Version;
 /// Some documents for a cache outside.
 #[derive(Debug)]
 pub struct Leased {
-    /// All up to this version was published before the first of them was read, and nothing will be at or below it.
+    /// All up to this version was published before the first of them was read, and nothing will be at or below it. None
+    /// where one of them is absent since it has expired: no version says from when on.
     pub as_of: Option<Version>,
     /// A place for each key that was asked for. What has expired is absent, under its version.
     pub reads: Reads,
@@ -61,8 +62,8 @@ impl Engine {
             return Ok((leased, Committing::nothing()));
         }
         let early = self.early_as_of();
-        let (reads, now_ms, committing) = self.lease_locked(keys, context, caller, bytes_max).await?;
-        Ok((self.leased(early, reads, now_ms), committing))
+        let ((reads, any_expired, now_ms), committing) = self.lease_locked(keys, context, caller, bytes_max).await?;
+        Ok((self.leased(early, reads, any_expired, now_ms), committing))
     }
 
     /// As [`Engine::lease`], without a wait and without a lock, if all is cached and none of it is being published. The
@@ -74,7 +75,8 @@ impl Engine {
             return None;
         }
         let now_ms = if published.any_expires() { published.now_ms() } else { 0 };
-        Some(self.leased(early, published.into_reads(), now_ms))
+        let any_expired = published.any_expired();
+        Some(self.leased(early, published.into_reads(), any_expired, now_ms))
     }
 
     /// P, before anything is read.
@@ -82,10 +84,11 @@ impl Engine {
         if mutation::on(Fault::LeaseTakenLate) { None } else { self.as_of() }
     }
 
-    fn leased(&self, early: Option<Version>, reads: Reads, now_ms: u64) -> Leased {
+    fn leased(&self, early: Option<Version>, reads: Reads, any_expired: bool, now_ms: u64) -> Leased {
         mutation::interleave();
         let as_of = if mutation::on(Fault::LeaseTakenLate) { self.as_of() } else { early };
-        Leased { as_of: as_of.filter(|as_of| self.stands(*as_of)), reads, now_ms }
+        let timeless = !any_expired || mutation::on(Fault::ExpiredAsOfVersion);
+        Leased { as_of: as_of.filter(|as_of| timeless && self.stands(*as_of)), reads, now_ms }
     }
 
     async fn lease_locked(
@@ -94,16 +97,17 @@ impl Engine {
         context: Context,
         caller: Option<Arc<Caller>>,
         bytes_max: usize,
-    ) -> Result<(Reads, u64, Committing), TxnError> {
+    ) -> Result<((Reads, bool, u64), Committing), TxnError> {
         let mut ordered = keys.to_vec();
         ordered.sort_unstable();
         ordered.dedup();
         let locks = ordered.into_iter().map(|key| PlannedLock { key, mode: Mode::Shared, load: true });
         let bytes_max = Some(bytes_max);
         let plan = Plan { locks: locks.collect(), name: "lease", caller, bytes_max, ..Plan::default() };
-        let look = |documents: &mut Documents| Ok((reads_of(keys, documents), documents.now_ms()));
+        let look =
+            |documents: &mut Documents| Ok((reads_of(keys, documents), documents.any_expired(), documents.now_ms()));
         match self.execute(&plan, context, &mut Ahead::default(), look).await? {
-            Executed::Done((reads, now_ms), committing) => Ok((reads, now_ms, committing)),
+            Executed::Done(found, committing) => Ok((found, committing)),
             Executed::WatchFailed | Executed::Stale(_) => Err(TxnError::Conflict("nothing is watched".into())),
         }
     }

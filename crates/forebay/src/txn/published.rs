@@ -57,6 +57,8 @@ pub struct Published<'a> {
     now_ms: Cell<Option<u64>>,
     /// The store, if others write to it too.
     fronted: Option<&'a dyn Store>,
+    /// One of the documents had expired.
+    any_expired: bool,
 }
 
 impl<'a> Published<'a> {
@@ -66,11 +68,12 @@ impl<'a> Published<'a> {
         runtime: &'a Runtime,
         fronted: Option<&'a dyn Store>,
     ) -> Published<'a> {
-        let mut published = Published { keys, reads, next: Cell::new(0), runtime, now_ms: Cell::new(None), fronted };
+        let (next, now_ms) = (Cell::new(0), Cell::new(None));
+        let mut published = Published { keys, reads, next, runtime, now_ms, fronted, any_expired: false };
         if published.any_expires() {
             let now_ms = published.now_ms();
             for read in &mut published.reads {
-                read.value.take_if(|value| value.expired(now_ms));
+                published.any_expired |= read.value.take_if(|value| value.expired(now_ms)).is_some();
             }
         }
         published
@@ -93,6 +96,11 @@ impl<'a> Published<'a> {
         let at = at.ok_or_else(|| DocumentError::NotLoaded(key.to_key()))?;
         self.next.set(if at + 1 == self.keys.len() { 0 } else { at + 1 });
         Ok(self.reads[at].value.as_ref())
+    }
+
+    /// Whether one of them is absent since it has expired, and not by a write.
+    pub fn any_expired(&self) -> bool {
+        self.any_expired
     }
 
     /// What was read, a place for each key. What has expired is absent, under its version.

@@ -73,6 +73,12 @@ pub(super) fn checks(frame: Frame<'_>) -> bool {
     frame.get(1).is_some_and(|name| name.eq_ignore_ascii_case(b"check"))
 }
 
+/// Whether a request that is refused may have been meant for one: a subcommand that is missing or does not exist.
+pub(super) fn may_check(frame: Frame<'_>) -> bool {
+    let known = ["get", "client", "help"];
+    !frame.get(1).is_some_and(|name| known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())))
+}
+
 fn each_key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
     let mut tell = |name| take(KeyRef { space, name });
     if checks(frame) {

@@ -345,7 +345,7 @@ impl Command {
     /// Whether it says what EXEC is to compare: where it is refused, EXEC is as well. Of a WATCH without keys nothing
     /// is, as in Redis.
     pub fn watches(&self, frame: Frame<'_>) -> bool {
-        (self.name == "watch" && frame.len() > 1) || (self.name == "lease" && lease::checks(frame))
+        (self.name == "watch" && frame.len() > 1) || (self.name == "lease" && lease::may_check(frame))
     }
 
     /// Whether it shows or changes what the store holds, so that only the store's owner may answer it.

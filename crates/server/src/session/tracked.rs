@@ -1,16 +1,19 @@
 //! A session that tracks: it notes what it is about to read, and sends what it is told.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use forebay::key::KeyRef;
 use forebay::mutation::{self, Fault};
 use forebay_protocol::{Frame, Protocol, Reply};
 
 use super::Session;
 use super::at_once::{Hit, ITEMS_BYTES_UNCOUNTED};
+use super::multi::Queue;
 use crate::access::user::User;
 use crate::command::{Command, Effect};
-use crate::tracking::{PUSHES_BYTES_MAX, Tracker, Waiting};
+use crate::tracking::{PUSHES_BYTES_MAX, Reader, Tracker, Waiting};
 
 /// The channel on which clients of RESP2 are told.
 pub const CHANNEL: &str = "__redis__:invalidate";
@@ -96,11 +99,14 @@ impl Session {
         let (notes, id, trackers) = (tracked.notes(), self.client.id, &self.shared.trackers);
         match queued {
             Some(queue) if command.name == "exec" && notes => {
-                for queued in &queue.commands {
-                    note(queued.command, queued.request.frame(), queued.space, |key| trackers.note(key, id));
+                for (key, own) in reads_of(queue) {
+                    trackers.note(key, Reader { id, own });
                 }
             }
-            None if notes => note(command, frame, self.space, |key| trackers.note(key, id)),
+            None if notes => {
+                let own = self.open.is_open();
+                note(command, frame, self.space, |key| trackers.note(key, Reader { id, own }));
+            }
             _ => {}
         }
         if command.name != "client" && (ends || queued.is_none()) && command.name != "multi" {
@@ -112,7 +118,8 @@ impl Session {
     #[cfg(feature = "lua")]
     pub(super) fn note_reads_of(&self, command: &Command, frame: Frame<'_>, space: u8) {
         if self.tracked.as_deref().is_some_and(Tracked::notes) {
-            note(command, frame, space, |key| self.shared.trackers.note(key, self.client.id));
+            let reader = Reader { id: self.client.id, own: true };
+            note(command, frame, space, |key| self.shared.trackers.note(key, reader));
         }
     }
 
@@ -218,7 +225,23 @@ impl Session {
 }
 
 /// Tells `note` each key that `command` only reads.
-fn note(command: &Command, frame: Frame<'_>, space: u8, note: impl Fn(forebay::key::KeyRef<'_>)) {
+/// The keys that queued commands read, and whether what is read last of each was written by them before.
+fn reads_of(queue: &Queue) -> BTreeMap<KeyRef<'_>, bool> {
+    let (mut reads, mut written) = (BTreeMap::new(), BTreeSet::new());
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        note(queued.command, frame, queued.space, |key| _ = reads.insert(key, written.contains(&key)));
+        if queued.command.effect(frame).is_some_and(|effect| effect != Effect::Read) {
+            queued.command.each_key(frame, queued.space, &mut |key| {
+                written.insert(key);
+                reads.entry(key).and_modify(|own| *own = false);
+            });
+        }
+    }
+    reads
+}
+
+fn note<'a>(command: &Command, frame: Frame<'a>, space: u8, mut note: impl FnMut(KeyRef<'a>)) {
     let reads = command.effect(frame) == Some(Effect::Read) || command.name == "lease";
     if reads && command.arity_fits(frame.len()) {
         command.each_key(frame, space, &mut |key| note(key));

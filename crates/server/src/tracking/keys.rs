@@ -11,10 +11,19 @@ use smallvec::SmallVec;
 const SHARDS: usize = 16;
 
 /// What a key takes beside its name, which is there twice.
-const KEY_BYTES: usize = 224;
+const KEY_BYTES: usize = 240;
 
-/// Client ids.
-pub type Noted = SmallVec<[u64; 2]>;
+/// A client that has read a key.
+#[derive(Clone, Copy)]
+pub struct Reader {
+    /// Its id.
+    pub id: u64,
+    /// It read what its own transaction had written before, and may keep that: the write is not the end of it.
+    pub own: bool,
+}
+
+/// Those of a key.
+pub type Noted = SmallVec<[Reader; 2]>;
 
 pub struct Keys {
     shards: [Mutex<Shard>; SHARDS],
@@ -38,7 +47,7 @@ struct Entry {
 }
 
 fn bytes_of(key: &Key, clients: &Noted) -> usize {
-    let spilled = if clients.spilled() { clients.capacity() * size_of::<u64>() } else { 0 };
+    let spilled = if clients.spilled() { clients.capacity() * size_of::<Reader>() } else { 0 };
     KEY_BYTES + 2 * key.heap_bytes() + spilled
 }
 
@@ -50,18 +59,21 @@ impl Shard {
         Some(entry.clients)
     }
 
-    fn note(&mut self, key: Key, id: u64) {
+    fn note(&mut self, key: Key, reader: Reader) {
         if let Some(entry) = self.by_key.get_mut(&key) {
-            if !entry.clients.contains(&id) {
-                let before = bytes_of(&key, &entry.clients);
-                entry.clients.push(id);
-                self.bytes += bytes_of(&key, &entry.clients) - before;
+            match entry.clients.iter_mut().find(|known| known.id == reader.id) {
+                Some(known) => known.own = reader.own,
+                None => {
+                    let before = bytes_of(&key, &entry.clients);
+                    entry.clients.push(reader);
+                    self.bytes += bytes_of(&key, &entry.clients) - before;
+                }
             }
             return;
         }
         let number = self.next;
         self.next += 1;
-        let clients = Noted::from_slice(&[id]);
+        let clients = Noted::from_slice(&[reader]);
         self.bytes += bytes_of(&key, &clients);
         self.order.insert(number, key.clone());
         self.by_key.insert(key, Entry { number, clients });
@@ -90,13 +102,13 @@ impl Keys {
         }
     }
 
-    /// The client `id` reads `key`; what was given up for that, with the clients to tell.
-    pub fn note(&self, key: KeyRef<'_>, id: u64) -> Vec<(Key, Noted)> {
+    /// A client reads `key`; what was given up for that, with the clients to tell.
+    pub fn note(&self, key: KeyRef<'_>, reader: Reader) -> Vec<(Key, Noted)> {
         let mut given_up = Vec::new();
         let (before, after) = {
             let mut shard = self.shard(key);
             let before = shard.bytes;
-            shard.note(key.to_key(), id);
+            shard.note(key.to_key(), reader);
             while shard.by_key.len() > self.keys_max || (shard.bytes > self.bytes_max && shard.by_key.len() > 1) {
                 let Some((_, oldest)) = shard.order.pop_first() else { break };
                 let Some(clients) = shard.take(&oldest) else { break };
@@ -108,12 +120,17 @@ impl Keys {
         given_up
     }
 
-    /// `key` has changed: the clients to tell, which are noted no more.
-    pub fn take(&self, key: &Key) -> Option<Noted> {
+    /// `key` has changed: the clients to tell, which are noted no more but for those that stay.
+    pub fn take(&self, key: &Key, stays: impl Fn(&Reader) -> bool) -> Option<Noted> {
         let (taken, before, after) = {
             let mut shard = self.shard(key.borrow());
             let before = shard.bytes;
-            (shard.take(key)?, before, shard.bytes)
+            let taken = shard.take(key)?;
+            // A key that has just been written is part of the value's memory.
+            for reader in taken.iter().filter(|reader| stays(reader)) {
+                shard.note(key.compact(), Reader { own: false, ..*reader });
+            }
+            (taken, before, shard.bytes)
         };
         self.lend(before, after);
         Some(taken)

@@ -78,9 +78,9 @@ async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
     if let Some(refused) = session.too_wide(queue.locks().len()) {
         return refused;
     }
-    let mut plan = plan_of(session, queue, watched.clone(), claim);
+    let (mut plan, mut any_expired) = (plan_of(session, queue, watched.clone(), claim), false);
     let shared = session.shared.clone();
-    match execute(session, &mut plan, queue).await {
+    match execute(session, &mut plan, queue, &mut any_expired).await {
         Ok(Executed::Done((reply, _), _)) if session.parts.over.is_some() => reply,
         Ok(Executed::Done(done, mut committing)) => {
             session.turn = committing.take_turn();
@@ -93,7 +93,10 @@ async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
             session.committing = Some((committing, false));
             let reply = compared(session, queue, done).await;
             match checked {
-                Some(as_of) => lease::validated(reply, version, as_of.filter(|as_of| shared.engine.stands(*as_of))),
+                Some(as_of) => {
+                    let as_of = as_of.filter(|as_of| !any_expired && shared.engine.stands(*as_of));
+                    lease::validated(reply, version, as_of)
+                }
                 None => reply,
             }
         }
@@ -112,10 +115,17 @@ async fn exec_locked(session: &mut Session, script: &mut Script) -> Reply {
     }
 }
 
-/// Executes what is queued as one transaction, as `plan` says.
-async fn execute(session: &mut Session, plan: &mut Plan, queue: &Queue) -> Result<Executed<Done>, TxnError> {
+/// Executes what is queued as one transaction, as `plan` says. `any_expired`: one of its documents is absent since it
+/// has expired, so that no version says from when on what was checked is current.
+async fn execute(
+    session: &mut Session,
+    plan: &mut Plan,
+    queue: &Queue,
+    any_expired: &mut bool,
+) -> Result<Executed<Done>, TxnError> {
     #[cfg(feature = "lua")]
     if queue.has_scripts() {
+        *any_expired = true;
         let executed = session.run_steps(plan, crate::session::Steps::Queue(queue)).await?;
         return Ok(match executed {
             Executed::Done(reply, committing) => Executed::Done((reply, Vec::new()), committing),
@@ -128,7 +138,10 @@ async fn execute(session: &mut Session, plan: &mut Plan, queue: &Queue) -> Resul
     let may_be_blind =
         plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
     loop {
-        let body = |documents: &mut Documents| run_queue(session, queue, documents);
+        let body = |documents: &mut Documents| {
+            *any_expired = documents.any_expired();
+            run_queue(session, queue, documents)
+        };
         match shared.engine.execute_locked(plan, context, &mut ahead, body).await {
             Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
             executed => return executed,
