@@ -313,6 +313,8 @@ async fn what_a_transaction_wrote_and_read_stays_tracked() {
     let scripts = [
         "MULTI\nSET a 1\nGET a\nEXEC",
         "MULTI\nGET a\nSET a 1\nGET a\nEXEC",
+        "MULTI\nSET a 1\nGET a\nPERSIST a\nEXEC",
+        "MULTI\nSET a 1\nGET a\nSETNX a 2\nEXEC",
         "TXN BEGIN\nSET a 1\nGET a\nTXN COMMIT",
         "SET a 1\nGET a",
     ];
@@ -321,6 +323,31 @@ async fn what_a_transaction_wrote_and_read_stays_tracked() {
     }
     let _on = mutation::put_back(Some(Fault::OwnWriteUntracks));
     assert_eq!(told_after(scripts[0]).await, "", "it keeps 1 for ever");
+}
+
+/// CLIENT CACHING is about the next command, a script or one that is refused among them.
+#[tokio::test]
+async fn what_caching_says_ends_with_the_next_command() {
+    let mut rows = vec![
+        (" OPTIN", "CLIENT CACHING YES\nGET a", NAMED),
+        (" OPTIN", "CLIENT CACHING YES\nGET\nGET a", ""),
+        (" OPTIN", "CLIENT CACHING YES\nNONSENSE\nGET a", ""),
+        (" OPTOUT", "CLIENT CACHING NO\nGET a", ""),
+        (" OPTOUT", "CLIENT CACHING NO\nGET\nGET a", NAMED),
+    ];
+    if cfg!(feature = "lua") {
+        let script = "EVAL return(redis.call('GET',KEYS[1])) 1 a";
+        rows.push((" OPTIN", "CLIENT CACHING YES\nEVAL return(redis.call('GET',KEYS[1])) 1 a", NAMED));
+        rows.push((" OPTIN", "CLIENT CACHING YES\nMULTI\nEVAL return(redis.call('GET',KEYS[1])) 1 a\nEXEC", NAMED));
+        rows.push((" OPTIN", script, ""));
+    }
+    for (mode, said, expected) in rows {
+        let shared = server(|_| {});
+        let (mut peer, mut other) = (tracking(&shared, mode).await, Peer::new(&shared));
+        peer.say(said).await;
+        other.say("SET a 2").await;
+        assert_eq!(told(&mut peer).await, expected, "{mode} {said}");
+    }
 }
 
 /// A client that does not read its replies: what it is to be told waits where that is bounded.

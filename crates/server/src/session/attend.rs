@@ -18,11 +18,13 @@ use crate::monitor;
 impl Session {
     /// Before a request, when there is something to look out for.
     pub(super) async fn attend(&mut self, frame: Frame<'_>) {
-        let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { return };
+        let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else {
+            return self.end_caching("");
+        };
         self.look_again();
         // What is about to be refused waits for nothing and is shown to nobody.
         if !command.arity_fits(frame.len()) || self.denied(number, command, frame).is_some() {
-            return;
+            return self.end_caching(command.name);
         }
         let attention = self.shared.attention.get();
         if attention & PAUSED != 0 && !mutation::on(Fault::PauseIgnored) {

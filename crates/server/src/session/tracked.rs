@@ -12,7 +12,7 @@ use super::Session;
 use super::at_once::{Hit, ITEMS_BYTES_UNCOUNTED};
 use super::multi::Queue;
 use crate::access::user::User;
-use crate::command::{Command, Effect};
+use crate::command::{Command, Effect, Flag};
 use crate::tracking::{PUSHES_BYTES_MAX, Reader, Tracker, Waiting};
 
 /// The channel on which clients of RESP2 are told.
@@ -37,6 +37,8 @@ pub struct Tracked {
     pub noloop: bool,
     /// CLIENT CACHING was said for the next command.
     pub caching: bool,
+    /// What the request that is served reads is noted, a script of it too.
+    noting: bool,
     /// Its user as it was when it tracked first, or was told last that everything may have changed.
     pub user: Option<Arc<User>>,
     /// Bytes that the prefixes take, here and with the trackers.
@@ -93,9 +95,9 @@ impl Session {
 
     /// Before a request: notes what it is about to read.
     pub(super) fn note_reads(&mut self, command: &Command, frame: Frame<'_>) {
-        let Some(tracked) = self.tracked.as_deref() else { return };
+        let Some(tracked) = self.tracked.as_deref_mut() else { return };
+        tracked.noting = tracked.notes();
         let queued = self.multi.queue.as_ref();
-        let ends = matches!(command.name, "exec" | "discard");
         let (notes, id, trackers) = (tracked.notes(), self.client.id, &self.shared.trackers);
         match queued {
             Some(queue) if command.name == "exec" && notes => {
@@ -109,15 +111,24 @@ impl Session {
             }
             _ => {}
         }
-        if command.name != "client" && (ends || queued.is_none()) && command.name != "multi" {
-            self.tracked.as_mut().into_iter().for_each(|tracked| tracked.caching = false);
+        self.end_caching(command.name);
+    }
+
+    /// A command of this name was the next after CLIENT CACHING, refused or not: the one after it is not.
+    pub(super) fn end_caching(&mut self, name: &str) {
+        let ends = matches!(name, "exec" | "discard");
+        if let Some(tracked) = self.tracked.as_deref_mut()
+            && !matches!(name, "client" | "multi")
+            && (ends || self.multi.queue.is_none())
+        {
+            tracked.caching = false;
         }
     }
 
     /// Before a command of a script: notes what it is about to read in a key space.
     #[cfg(feature = "lua")]
     pub(super) fn note_reads_of(&self, command: &Command, frame: Frame<'_>, space: u8) {
-        if self.tracked.as_deref().is_some_and(Tracked::notes) {
+        if self.tracked.as_deref().is_some_and(|tracked| tracked.noting) {
             let reader = Reader { id: self.client.id, own: true };
             note(command, frame, space, |key| self.shared.trackers.note(key, reader));
         }
@@ -224,23 +235,25 @@ impl Session {
     }
 }
 
-/// Tells `note` each key that `command` only reads.
-/// The keys that queued commands read, and whether what is read last of each was written by them before.
+/// The keys that queued commands read, and whether they may have written each before it was read last. What may write
+/// it after that may do nothing, so it does not count.
 fn reads_of(queue: &Queue) -> BTreeMap<KeyRef<'_>, bool> {
     let (mut reads, mut written) = (BTreeMap::new(), BTreeSet::new());
     for queued in &queue.commands {
         let frame = queued.request.frame();
         note(queued.command, frame, queued.space, |key| _ = reads.insert(key, written.contains(&key)));
         if queued.command.effect(frame).is_some_and(|effect| effect != Effect::Read) {
-            queued.command.each_key(frame, queued.space, &mut |key| {
-                written.insert(key);
-                reads.entry(key).and_modify(|own| *own = false);
-            });
+            queued.command.each_key(frame, queued.space, &mut |key| _ = written.insert(key));
+        }
+        // What a script writes, it says by its keys at most.
+        if queued.command.is(Flag::RunsScript) {
+            queued.command.each_key(frame, queued.space, &mut |key| _ = written.insert(key));
         }
     }
     reads
 }
 
+/// Tells `note` each key that `command` only reads.
 fn note<'a>(command: &Command, frame: Frame<'a>, space: u8, mut note: impl FnMut(KeyRef<'a>)) {
     let reads = command.effect(frame) == Some(Effect::Read) || command.name == "lease";
     if reads && command.arity_fits(frame.len()) {
