@@ -296,7 +296,7 @@ async fn too_much_to_name_is_everything() {
     assert_eq!(told(&mut peer).await, ">2|$10|invalidate|*2|$2|k1|$2|k2|");
 }
 
-/// A client that is not told of its own writes may read what it has written in that transaction, and keep it.
+/// With NOLOOP a transaction may read what it has written. Its client may keep that, so the key stays tracked.
 #[tokio::test]
 async fn what_a_transaction_wrote_and_read_stays_tracked() {
     let told_after = |script: &'static str| async move {

@@ -120,7 +120,7 @@ pub trait Order: Send + bare::Replay {
         None
     }
 
-    /// The same.
+    /// As [`Order::directory`], to be changed.
     fn directory_mut(&mut self) -> Option<&mut Directory> {
         None
     }
@@ -160,7 +160,7 @@ pub trait Learned: Send + Sync + Any {
     }
 
     /// Whether transactions matter to it: accesses then carry their transaction's number, and [`Order::ended`] is
-    /// called. Else nobody pays for either.
+    /// called. Else neither is done.
     fn follows_transactions(&self) -> bool {
         false
     }

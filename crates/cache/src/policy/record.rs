@@ -33,7 +33,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// One line for help texts, with unit.
     pub summary: &'static str,
-    /// Its value if nobody sets it.
+    /// Its value where none is set.
     pub default: f64,
     /// The smallest and the largest value allowed.
     pub range: (f64, f64),

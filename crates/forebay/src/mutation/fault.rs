@@ -43,7 +43,7 @@ pub enum Fault {
     LeaseForgetsClearing,
     /// What is absent since it has expired is so as of a version, at which it may have been there.
     ExpiredAsOfVersion,
-    /// A client that is not told of its own write does not track the key any more.
+    /// A key is not tracked any more after a write of its own reader with NOLOOP.
     OwnWriteUntracks,
     /// All stores in memory are of one incarnation, though none knows what an earlier one held.
     LivesAlike,

@@ -16,12 +16,12 @@ pub struct Request {
     pub access: Access,
     /// The key's number in the catalog.
     pub key: u32,
-    /// The request of the same key that comes next, by its number, [`NEVER`] for none or where nobody asked.
+    /// The request of the same key that comes next, by its number, [`NEVER`] for none, or without a future.
     pub next: u32,
     /// Whether that one is a read.
     pub next_reads: bool,
     /// The key's next request in a level that can be a hit as a whole: one that only reads, and only what was asked for
-    /// before. [`NEVER`] for none, or where nobody asked.
+    /// before. [`NEVER`] for none, or without a future.
     pub next_whole: u32,
 }
 

@@ -125,6 +125,7 @@ async fn execute(
 ) -> Result<Executed<Done>, TxnError> {
     #[cfg(feature = "lua")]
     if queue.has_scripts() {
+        // What its scripts load is not looked at, so no version is told.
         *any_expired = true;
         let executed = session.run_steps(plan, crate::session::Steps::Queue(queue)).await?;
         return Ok(match executed {
