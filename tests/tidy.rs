@@ -3,6 +3,7 @@
 //!
 //! * `rooms`: who may know whom, for crates and for the modules of the library; written into docs/architecture.md.
 //! * `circles`: files that use each other's items, round and round.
+//! * `drivers`: a driver is named in its own folder and in one line, nowhere else.
 //! * `source`: lengths, ASCII, `unsafe`, tokio, what must not be left behind, panics.
 //! * `manifests`: lints and documented dependencies.
 //! * `documents`: generated parts are checked where they are made, links lead somewhere, no machine is named, words are
@@ -14,6 +15,8 @@
 mod circles;
 #[path = "tidy/documents.rs"]
 mod documents;
+#[path = "tidy/drivers.rs"]
+mod drivers;
 #[path = "tidy/errors.rs"]
 mod errors;
 #[path = "tidy/manifests.rs"]
@@ -44,6 +47,11 @@ fn rooms_know_only_whom_they_may() {
 #[test]
 fn files_are_in_no_new_circle() {
     none(circles::grown(&Tree::read()));
+}
+
+#[test]
+fn drivers_are_named_once() {
+    none(drivers::named_elsewhere(&Tree::read()));
 }
 
 /// `FOREBAY_UPDATE_DOCS=1 cargo test -p forebay-cli --test tidy` rewrites the tables in docs/architecture.md.

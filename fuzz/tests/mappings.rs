@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use forebay_drivers::postgres::mapping::Mapping;
+use forebay_drivers::Mapping;
 use forebay_fuzz::{Choices, text, time};
 
 const WORDS: &[&str] = &[

@@ -4,7 +4,8 @@
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::error::CommandError;
-#[cfg(feature = "postgres")]
+use forebay_drivers::DRIVERS;
+
 use crate::store;
 #[cfg(feature = "lab")]
 use crate::{bench, graph, replay, sim, trace, workload};
@@ -27,10 +28,7 @@ pub fn commands() -> Vec<Command> {
     ]);
     #[cfg(not(feature = "lab"))]
     commands.extend(LAB.iter().map(|name| left_out(name)));
-    #[cfg(feature = "postgres")]
-    commands.push(store::command());
-    #[cfg(not(feature = "postgres"))]
-    commands.push(left_out("store"));
+    commands.push(if DRIVERS.is_empty() { left_out("store") } else { store::command() });
     commands
 }
 
@@ -49,8 +47,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), CommandError> {
         "workload" => workload::run(matches),
         #[cfg(feature = "lab")]
         "graph" => graph::run(matches),
-        #[cfg(feature = "postgres")]
-        "store" => store::run(matches),
+        "store" if !DRIVERS.is_empty() => store::run(matches),
         _ => {
             let _ = matches;
             Err(CommandError::LeftOut(name.to_owned()))
@@ -59,7 +56,6 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), CommandError> {
 }
 
 /// A command that this build lacks: it takes anything and refuses.
-#[cfg_attr(all(feature = "lab", feature = "postgres"), expect(dead_code, reason = "nothing is left out"))]
 fn left_out(name: &'static str) -> Command {
     Command::new(name)
         .about("Not in this build, which has the demo's features only; make build builds all")

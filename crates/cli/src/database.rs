@@ -1,32 +1,40 @@
 //! A database as the store: from the settings to the driver.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
-use forebay_drivers::postgres::address::Address;
-use forebay_drivers::postgres::{Known, Postgres, PostgresOptions, Ready};
+use forebay::store::Store;
+use forebay_drivers::{DRIVERS, Driver, Known, Options, Ready, driver_of};
 
 use crate::error::CommandError;
 use crate::settings::{Settings, StoreChoice};
 
 /// Finds out whether the database that `settings` name can be taken, of which an earlier run has left `known`.
-pub async fn prepare(settings: &Settings, known: Known) -> Result<Ready, CommandError> {
-    Ok(Ready::prepare(PostgresOptions { known, ..options(settings)? }).await?)
+pub async fn prepare(settings: &Settings, known: Known) -> Result<Box<dyn Ready>, CommandError> {
+    let (driver, options) = named(settings)?;
+    Ok((driver.prepare)(Options { known, ..options }).await?)
 }
 
 /// Opens the database for a program that serves already: the first connection gets no more time than any other.
-pub async fn open_again(settings: &Settings, known: Known) -> Result<Postgres, CommandError> {
-    let options = options(settings)?;
-    Ok(Postgres::open(PostgresOptions { known, first: options.timeout, ..options }).await?)
+pub async fn open_again(settings: &Settings, known: Known) -> Result<Arc<dyn Store>, CommandError> {
+    let (driver, options) = named(settings)?;
+    let ready = (driver.prepare)(Options { known, first: options.timeout, ..options }).await?;
+    Ok(ready.take().await?)
 }
 
-/// How the database is to be used.
-pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
-    let StoreChoice::Postgres(address) = &settings.store else {
-        return Err(CommandError::Usage("--store names no database; give postgres://USER@HOST/DATABASE".into()));
+/// The driver of the database that `settings` name, and how that is to be used.
+pub fn named(settings: &Settings) -> Result<(&'static Driver, Options), CommandError> {
+    let address = match &settings.store {
+        StoreChoice::Database(address) => (**address).clone(),
+        _ => {
+            let forms: Vec<&str> = DRIVERS.iter().map(|driver| driver.form).collect();
+            return Err(CommandError::Usage(format!("--store names no database; give {}", forms.join(" or "))));
+        }
     };
-    let address: Address = (**address).clone();
-    Ok(PostgresOptions {
+    let unknown = || CommandError::Usage(format!("no driver of this build knows {}", address.text()));
+    let driver = driver_of(address.text()).ok_or_else(unknown)?;
+    let options = Options {
         password: password(settings)?,
         timeout: Duration::from_millis(settings.store_timeout_ms),
         writers: settings.store_writers,
@@ -35,8 +43,9 @@ pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
         keys: settings.keys.clone(),
         outside: settings.outside,
         outside_pause: Duration::from_millis(settings.outside_ms),
-        ..PostgresOptions::new(address)
-    })
+        ..Options::new(address)
+    };
+    Ok((driver, options))
 }
 
 /// The first line of the password's file.

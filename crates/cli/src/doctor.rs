@@ -72,8 +72,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     match &settings.store {
         StoreChoice::Memory => report.warning("--store memory: all documents are lost when the server ends"),
         StoreChoice::Embedded(path) => file(path, &mut report),
-        #[cfg(feature = "postgres")]
-        StoreChoice::Postgres(_) => {
+        StoreChoice::Database(_) => {
             if settings.on_outage == settings::OnOutage::Buffer {
                 journal(&settings, &mut report);
             }
@@ -226,7 +225,6 @@ fn begins_as_store(path: &Path) -> bool {
 }
 
 /// The folder in which writes are kept in an outage.
-#[cfg(feature = "postgres")]
 fn journal(settings: &Settings, report: &mut Report) {
     use std::os::unix::fs::MetadataExt;
 
@@ -273,13 +271,12 @@ fn disk(folder: &Path, wanted: u64, whose: &str, report: &mut Report) {
 }
 
 /// What `forebay store check` says.
-#[cfg(feature = "postgres")]
 fn database(settings: &Settings, threads: &tokio::runtime::Runtime, report: &mut Report) {
-    let options = match crate::database::options(settings) {
-        Ok(options) => options,
+    let (driver, options) = match crate::database::named(settings) {
+        Ok(named) => named,
         Err(error) => return report.problem(error),
     };
-    match threads.block_on(forebay_drivers::postgres::setup::check(&options)) {
+    match threads.block_on((driver.check)(options)) {
         Ok(checked) => {
             checked.notes.iter().for_each(|line| report.well(line));
             checked.warnings.iter().for_each(|line| report.warning(line));

@@ -15,7 +15,6 @@ use crate::settings::SettingsError;
 /// Why a command did not do what it was asked for.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only a database has a journal beside it"))]
 pub enum CommandError {
     /// The command belongs to a cargo feature that this build lacks.
     #[error("this build has the demo's features only, and `{0}` is not among them; `make build` builds all")]
@@ -27,9 +26,8 @@ pub enum CommandError {
     #[error("{0}")]
     Store(#[from] OpenError),
     /// The database can't be opened.
-    #[cfg(feature = "postgres")]
     #[error("{0}")]
-    Database(#[from] forebay_drivers::postgres::OpenError),
+    Database(#[from] forebay_drivers::OpenError),
     /// The journal can't be opened.
     #[error("{0}")]
     Journal(#[from] forebay::outage::OpenError),

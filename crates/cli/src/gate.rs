@@ -12,7 +12,7 @@ use forebay::store::late::{Late, NotOpened};
 use forebay::store::{Caps, Store};
 use forebay::tier::Tier;
 use forebay::version::OwnerId;
-use forebay_drivers::postgres::{self, Known, OpenError, Ready, Remembered};
+use forebay_drivers::{Known, OpenError, Ready, Remembered};
 use futures_util::future::BoxFuture;
 
 use crate::database;
@@ -73,7 +73,7 @@ async fn open_behind<T>(
 
 /// What a start has found where the database should be.
 enum Prepared {
-    There(Box<Ready>),
+    There(Box<dyn Ready>),
     /// It can't be reached yet.
     Late(Arc<Late>),
 }
@@ -82,7 +82,7 @@ impl Prepared {
     /// The store, and whether it opens late.
     async fn take(self) -> Result<(Arc<dyn Store>, bool), CommandError> {
         match self {
-            Prepared::There(ready) => Ok((Arc::new(ready.take().await?), false)),
+            Prepared::There(ready) => Ok((ready.take().await?, false)),
             Prepared::Late(late) => Ok((late, true)),
         }
     }
@@ -152,7 +152,7 @@ pub async fn nothing_is_left(settings: &Settings, runtime: &Runtime) -> Result<(
         Ok((opened, found)) => {
             let closed = opened.close().await;
             let of = catalogue_of(&found.description).and_then(Remembered::read);
-            let address = database::options(settings)?.address;
+            let address = database::named(settings)?.1.address;
             let is_ours = of.is_none_or(|remembered| remembered.database() == address.database());
             match found.pending_count {
                 pending @ 1.. if is_ours => Err(CommandError::LeftBehind { journal, pending }),
@@ -227,7 +227,7 @@ fn report(found: &Found) {
 async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, CommandError> {
     let Left { pending, known } = left;
     let error = match database::prepare(settings, known.clone()).await {
-        Ok(ready) => return Ok(Prepared::There(Box::new(ready))),
+        Ok(ready) => return Ok(Prepared::There(ready)),
         Err(error) => error,
     };
     if let (CommandError::Database(OpenError::Mapping(_)), 1..) = (&error, pending) {
@@ -236,19 +236,20 @@ async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, Comm
     }
     let asked = settings.start_in_failed;
     let may_start = match &error {
-        CommandError::Database(OpenError::Unreachable { .. } | OpenError::Hangs { .. }) => asked || pending > 0,
+        CommandError::Database(OpenError::Unreachable(_)) => asked || pending > 0,
         // What was given is wrong: no waiting helps, unless somebody who knows better says so.
-        CommandError::Database(OpenError::Denied { .. }) => asked,
+        CommandError::Database(OpenError::Denied(_)) => asked,
         _ => false,
     };
     if !may_start {
         return Err(error);
     }
-    let address = database::options(settings)?.address;
+    let (driver, options) = database::named(settings)?;
+    let address = options.address;
     let other = known.remembered.as_ref().filter(|remembered| remembered.database() != address.database());
     match other {
         Some(other) if pending > 0 => {
-            let (place, database) = (address.place(), other.database().to_owned());
+            let (place, database) = (address.place().to_owned(), other.database().to_owned());
             return Err(OpenError::OtherDatabase { place, database }.into());
         }
         Some(_) => return Err(never_reached(settings, &error)),
@@ -257,15 +258,15 @@ async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, Comm
     }
     tracing::warn!(%error, "starting without the database: writes are buffered until it can be reached");
     let caps = Caps { ordered: false, owned: settings.maps.is_empty(), applies: true };
-    let name = format!("postgres (not reached yet) {}", address.place());
-    let catalogue = postgres::catalogue(known.remembered.clone(), &settings.maps, &settings.keys);
+    let name = format!("{} (not reached yet) {}", driver.name, address.place());
+    let catalogue = (driver.catalogue)(known.remembered.clone(), &settings.maps, &settings.keys);
     // By then something may wait, whether it does now or not.
     let (settings, known) = (Arc::new(settings.clone()), Known { waiting: true, ..known });
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, NotOpened>> {
         let (settings, known) = (settings.clone(), known.clone());
         Box::pin(async move {
             match database::open_again(&settings, known).await {
-                Ok(database) => Ok(Arc::new(database) as Arc<dyn Store>),
+                Ok(database) => Ok(database),
                 Err(CommandError::Database(OpenError::Taken { over: Some(over), .. })) => Err(NotOpened::Taken(over)),
                 Err(error) => Err(NotOpened::Unreachable(error.to_string())),
             }

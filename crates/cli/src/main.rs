@@ -8,12 +8,10 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
-#[cfg(feature = "postgres")]
 mod database;
 mod demo;
 mod doctor;
 mod error;
-#[cfg(feature = "postgres")]
 mod gate;
 #[cfg(feature = "lab")]
 mod graph;
@@ -35,7 +33,6 @@ mod settings;
 mod sim;
 #[cfg(feature = "lab")]
 mod standard_input;
-#[cfg(feature = "postgres")]
 mod store;
 #[cfg(feature = "lab")]
 mod trace;

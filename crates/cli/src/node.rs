@@ -19,7 +19,6 @@ use forebay_server::{Access, Http, Reserved, Server, ServerLimits, ServerOptions
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
-#[cfg(feature = "postgres")]
 use crate::settings::OnOutage;
 use crate::settings::{Settings, StoreChoice};
 use crate::warm::{self, Warm};
@@ -270,9 +269,8 @@ pub fn check_files(settings: &Settings, runtime: &runtime::Runtime) -> Result<()
     check_graphs(settings)?;
     open_access(settings)?;
     read_tls(settings, runtime.now_ms())?;
-    #[cfg(feature = "postgres")]
     if !settings.store.is_local() {
-        crate::database::options(settings)?;
+        crate::database::named(settings)?;
     }
     Ok(())
 }
@@ -333,15 +331,13 @@ async fn open_store<T>(
             return Ok((Arc::new(Memory::in_incarnation(runtime.now_ms())), None, last()?));
         }
         StoreChoice::Embedded(path) => path,
-        #[cfg(feature = "postgres")]
-        StoreChoice::Postgres(_) => {
+        StoreChoice::Database(_) => {
             return match settings.on_outage {
                 OnOutage::Refuse => {
                     crate::gate::nothing_is_left(settings, runtime).await?;
                     let ready = crate::database::prepare(settings, Default::default()).await?;
                     let last = last()?;
-                    let taken = ready.take().await.map_err(CommandError::from)?;
-                    Ok((Arc::new(taken), None, last))
+                    Ok((ready.take().await?, None, last))
                 }
                 OnOutage::Buffer => {
                     let (gate, last) = crate::gate::open(settings, runtime, last).await?;

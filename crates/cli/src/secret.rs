@@ -26,7 +26,6 @@ pub fn hidden(text: &str) -> String {
 }
 
 /// Why an address is refused. A parser's reason may quote a part of a password.
-#[cfg(any(feature = "postgres", feature = "lab"))]
 pub fn why_refused(address: &str, why: String) -> String {
     match hidden(address) == address {
         true => why,

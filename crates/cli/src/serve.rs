@@ -58,7 +58,6 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
 
 /// What to try first.
 fn first_command(settings: &Settings) -> String {
-    #[cfg(feature = "postgres")]
     if let Some(mapping) = settings.maps.first() {
         return mapping.first_command();
     }
@@ -68,7 +67,6 @@ fn first_command(settings: &Settings) -> String {
 
 /// Who used an earlier version may count on it that DEL deletes a row.
 fn warn_of_deletions(settings: &Settings) {
-    #[cfg(feature = "postgres")]
     {
         let refuses = settings.maps.iter().filter(|mapping| mapping.refuses_unsaid());
         let mappings: Vec<String> = refuses.map(ToString::to_string).collect();

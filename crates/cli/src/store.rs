@@ -1,9 +1,7 @@
 //! `forebay store`: what a database has to have before `forebay serve` can stand in front of it.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use forebay_drivers::postgres::OutsideBy;
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::setup;
+use forebay_drivers::{OutsideBy, VersionMode};
 
 use crate::error::CommandError;
 use crate::say;
@@ -65,10 +63,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
     settings::misspelt().for_each(|said| say::note(format_args!("forebay: {said}")));
-    let mut options = database::options(&settings)?;
+    let (driver, mut options) = database::named(&settings)?;
     let runtime = node::threads(1, settings.memory)?;
     if what == "check" {
-        let checked = runtime.block_on(setup::check(&options))?;
+        let checked = runtime.block_on((driver.check)(options))?;
         let well = checked.notes.iter().map(|line| format!("ok       {line}\n"));
         let doubtful = checked.warnings.iter().map(|line| format!("warning  {line}\n"));
         let wrong = checked.problems.iter().map(|line| format!("problem  {line}\n"));
@@ -80,7 +78,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         };
     }
     if what == "drop-slot" {
-        let said = match runtime.block_on(setup::drop_slot(&options))? {
+        let dropped = match driver.drop_slot {
+            Some(drop_slot) => runtime.block_on(drop_slot(options))?,
+            None => false,
+        };
+        let said = match dropped {
             true => "the replication slot is gone, and the server keeps no log for it",
             false => "there is no replication slot of forebay's",
         };
@@ -96,10 +98,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     options.mappings =
         options.mappings.into_iter().map(|mapping| mapping.with_version(mode, VersionMode::Auto)).collect();
     if matches.get_flag(PRINT) {
-        say::result(&runtime.block_on(setup::script(&options, unsaid))?)?;
+        say::result(&runtime.block_on((driver.script)(options, unsaid))?)?;
         return Ok(());
     }
-    runtime.block_on(setup::init(&options, unsaid))?;
-    say::result(&format!("{} is ready\n", options.address.place()))?;
+    let place = options.address.place().to_owned();
+    runtime.block_on((driver.init)(options, unsaid))?;
+    say::result(&format!("{place} is ready\n"))?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
 use forebay_bench::figures::Summary;
 use forebay_bench::report::Report;
-use forebay_drivers::postgres::mapping::VersionMode;
+use forebay_drivers::VersionMode;
 use forebay_drivers::postgres::{Postgres, setup};
 
 use crate::server::Server;

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use forebay_bench::report::Report;
-use forebay_drivers::postgres::PostgresOptions;
+use forebay_drivers::Options as StoreOptions;
 use server::Server;
 
 /// Why a measurement ended.
@@ -104,10 +104,10 @@ fn measure(options: &Options) -> Result<(), Failed> {
 }
 
 /// How the driver opens `database` here.
-fn store_options(server: &Server, database: &str, maps: &[String]) -> Result<PostgresOptions, Failed> {
+fn store_options(server: &Server, database: &str, maps: &[String]) -> Result<StoreOptions, Failed> {
     let mappings = maps.iter().map(|map| map.parse()).collect::<Result<_, String>>()?;
     let timeout = std::time::Duration::from_secs(30);
-    Ok(PostgresOptions { mappings, timeout, ..PostgresOptions::new(server.url(database).parse()?) })
+    Ok(StoreOptions { mappings, timeout, ..StoreOptions::new(server.url(database).parse()?) })
 }
 
 /// A runtime for connections.

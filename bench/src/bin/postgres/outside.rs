@@ -8,8 +8,9 @@ use forebay::Key;
 use forebay::store::{Outside, Store};
 use forebay_bench::figures::Summary;
 use forebay_bench::report::Report;
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::{OutsideBy, Postgres, PostgresOptions, setup};
+use forebay_drivers::VersionMode;
+use forebay_drivers::postgres::{Postgres, setup};
+use forebay_drivers::{Options as StoreOptions, OutsideBy};
 use tokio_postgres::{Client, NoTls};
 
 use crate::server::Server;
@@ -33,7 +34,7 @@ const WAYS: [Way; 3] = [
 ];
 
 /// Has the server keep no log for a forebay that is gone.
-fn clean_up(opening: &PostgresOptions) -> Result<(), Failed> {
+fn clean_up(opening: &StoreOptions) -> Result<(), Failed> {
     if opening.outside == OutsideBy::Decoding {
         runtime()?.block_on(setup::drop_slot(opening))?;
     }
@@ -41,9 +42,9 @@ fn clean_up(opening: &PostgresOptions) -> Result<(), Failed> {
 }
 
 /// A forebay over the table, with what this way needs.
-fn opening(server: &Server, database: &str, way: Way) -> Result<PostgresOptions, Failed> {
+fn opening(server: &Server, database: &str, way: Way) -> Result<StoreOptions, Failed> {
     let map = format!("user:{{id}} -> users(id) version({})", way.version);
-    Ok(PostgresOptions { outside: way.outside, ..store_options(server, database, &[map])? })
+    Ok(StoreOptions { outside: way.outside, ..store_options(server, database, &[map])? })
 }
 
 fn table(server: &Server) -> String {
@@ -90,7 +91,7 @@ pub fn seen(options: &Options, server: &Server, report: &mut Report) -> Result<(
 fn seen_with(options: &Options, server: &Server, way: Way, pause_ms: u64) -> Result<Vec<u64>, Failed> {
     let (runtime, database) = (runtime()?, table(server));
     let outside_pause = Duration::from_millis(pause_ms);
-    let opening = PostgresOptions { outside_pause, ..opening(server, &database, way)? };
+    let opening = StoreOptions { outside_pause, ..opening(server, &database, way)? };
     runtime.block_on(setup::init(&opening, VersionMode::None))?;
     let store = runtime.block_on(Postgres::open(opening.clone()))?;
     let url = server.url(&database);

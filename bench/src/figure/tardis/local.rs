@@ -8,7 +8,8 @@ use forebay::outage::{Description, Gate, GateOptions, GateSettings, Journal, Jou
 use forebay::policy::choose;
 use forebay::store::embedded::Durability;
 use forebay::txn::{Engine, EngineOptions, OnWrite, TxnLimits};
-use forebay_drivers::postgres::{Postgres, PostgresOptions};
+use forebay_drivers::Options;
+use forebay_drivers::postgres::Postgres;
 use forebay_server::{Reserved, Server, ServerOptions};
 use tokio::runtime::Runtime;
 
@@ -50,11 +51,11 @@ impl Drop for Local {
 async fn serve(base: &Base, journal: std::path::PathBuf, settings: GateSettings) -> Result<Server, Failed> {
     let runtime = forebay::runtime::tokio::runtime(tokio::runtime::Handle::current());
     let mappings = base.maps.iter().map(|map| map.parse()).collect::<Result<_, String>>()?;
-    let options = PostgresOptions {
+    let options = Options {
         mappings,
         // A machine that is busy must not be taken for a database that hangs.
         timeout: Duration::from_secs(5),
-        ..PostgresOptions::new(base.url.parse()?)
+        ..Options::new(base.url.parse()?)
     };
     let store = Arc::new(Postgres::open(options).await?);
     let mapping = base.maps.join("\n");

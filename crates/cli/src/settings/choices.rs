@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use forebay::store::embedded::Durability as Flush;
+use forebay_drivers::{Address, OutsideBy};
 
 /// How many threads serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,7 @@ pub enum StoreChoice {
     /// Gone at the end.
     Memory,
     /// A database.
-    #[cfg(feature = "postgres")]
-    Postgres(Box<forebay_drivers::postgres::address::Address>),
+    Database(Box<Address>),
 }
 
 impl StoreChoice {
@@ -122,12 +122,6 @@ pub enum UnwatchedMs {
 }
 
 /// Whether what other programs write is wanted to be seen.
-#[cfg(feature = "postgres")]
 pub(super) fn watches(settings: &super::Settings) -> bool {
-    settings.outside != forebay_drivers::postgres::OutsideBy::Off
-}
-
-#[cfg(not(feature = "postgres"))]
-pub(super) fn watches(_: &super::Settings) -> bool {
-    false
+    settings.outside != OutsideBy::Off
 }

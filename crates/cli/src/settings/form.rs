@@ -7,12 +7,10 @@ use forebay::policy::{Choice, POLICIES, choose};
 
 use forebay::outage::OnConflict;
 use forebay::txn::OnWrite;
-#[cfg(feature = "postgres")]
-use forebay_drivers::postgres::OutsideBy;
+use forebay_drivers::{DRIVERS, OutsideBy, driver_of};
 
 use super::number::{MsOrZero, THREADS_MAX};
 use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
-#[cfg(feature = "postgres")]
 use crate::secret;
 
 /// The word for a part that is not used.
@@ -266,16 +264,21 @@ impl Form<Threads> for ThreadCount {
     }
 }
 
-/// `embedded:PATH`, `memory`, or the URL of a database.
+/// How each driver's database is named.
+fn forms() -> Vec<&'static str> {
+    DRIVERS.iter().map(|driver| driver.form).collect()
+}
+
+/// `embedded:PATH`, `memory`, or the address of a database.
 pub struct Store;
 
 impl Form<StoreChoice> for Store {
     const VALUE: &'static str = "STORE";
 
     fn choices() -> String {
-        match cfg!(feature = "postgres") {
-            true => "embedded:PATH, memory, or postgres://USER@HOST/DATABASE".into(),
-            false => "embedded:PATH or memory".into(),
+        match forms().as_slice() {
+            [] => "embedded:PATH or memory".into(),
+            forms => format!("embedded:PATH, memory, or {}", forms.join(", ")),
         }
     }
 
@@ -283,14 +286,13 @@ impl Form<StoreChoice> for Store {
         match text.split_once(':') {
             Some(("embedded", path)) if !path.is_empty() => Ok(StoreChoice::Embedded(path.into())),
             None if text == "memory" => Ok(StoreChoice::Memory),
-            #[cfg(feature = "postgres")]
-            Some(("postgres" | "postgresql", _)) => {
+            _ if driver_of(text).is_some() => {
                 let address = text.parse().map_err(|why| secret::why_refused(text, why))?;
-                Ok(StoreChoice::Postgres(Box::new(address)))
+                Ok(StoreChoice::Database(Box::new(address)))
             }
             _ => Err(format!(
                 "give embedded:PATH (a file, made if it is not there){} or memory (gone at the end)",
-                if cfg!(feature = "postgres") { ", postgres://USER@HOST/DATABASE" } else { "" }
+                forms().iter().map(|form| format!(", {form}")).collect::<String>()
             )),
         }
     }
@@ -299,8 +301,7 @@ impl Form<StoreChoice> for Store {
         match value {
             StoreChoice::Embedded(path) => format!("embedded:{}", path.display()),
             StoreChoice::Memory => "memory".into(),
-            #[cfg(feature = "postgres")]
-            StoreChoice::Postgres(address) => address.text().into(),
+            StoreChoice::Database(address) => address.text().into(),
         }
     }
 }
@@ -395,7 +396,6 @@ macro_rules! words {
 words!(OnOutageWord, OnOutage, "buffer|refuse",
     "buffer" => Buffer, "refuse" => Refuse);
 
-#[cfg(feature = "postgres")]
 words!(OutsideWord, OutsideBy, "triggers|decoding|auto|off",
     "triggers" => Triggers, "decoding" => Decoding, "auto" => Auto, "off" => Off);
 

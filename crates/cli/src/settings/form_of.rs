@@ -8,16 +8,13 @@ use forebay::policy::Choice;
 use forebay::txn::OnWrite;
 
 use super::choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
-#[cfg(feature = "postgres")]
 use super::form::OutsideWord;
 use super::form::{
     AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
     LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, PolicyNames, StaleMs, Store, Switch,
     ThreadCount, UnwatchedWord,
 };
-#[cfg(feature = "postgres")]
 use super::keys::KeysWord;
-#[cfg(feature = "postgres")]
 use super::map::Maps;
 use super::number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
 
@@ -39,11 +36,10 @@ macro_rules! form_of {
     };
 }
 
-#[cfg(feature = "postgres")]
 form_of! {
-    Maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
-    KeysWord: Vec<forebay_drivers::postgres::Keys>,
-    OutsideWord: forebay_drivers::postgres::OutsideBy,
+    Maps: Vec<forebay_drivers::Mapping>,
+    KeysWord: Vec<forebay_drivers::Keys>,
+    OutsideWord: forebay_drivers::OutsideBy,
 }
 
 form_of! {

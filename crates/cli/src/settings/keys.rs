@@ -1,6 +1,6 @@
 //! Which keys that no mapping names are documents: on the command line each as one text, in the file also as a list.
 
-use forebay_drivers::postgres::Keys;
+use forebay_drivers::Keys;
 use toml::de::DeValue;
 
 use super::form::Form;

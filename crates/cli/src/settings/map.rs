@@ -12,7 +12,7 @@
 //! # list = "friends"              # instead of fields: this column, an array, is the document
 //! ```
 
-use forebay_drivers::postgres::mapping::Mapping;
+use forebay_drivers::Mapping;
 use toml::de::{DeTable, DeValue};
 
 use super::form::Form;

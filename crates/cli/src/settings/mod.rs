@@ -10,10 +10,8 @@ mod document;
 mod error;
 mod form;
 mod form_of;
-#[cfg(feature = "postgres")]
 mod keys;
 mod literal;
-#[cfg(feature = "postgres")]
 mod map;
 mod names;
 mod number;
@@ -32,7 +30,6 @@ use forebay_server::ServerLimits;
 
 pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
 pub use error::SettingsError;
-#[cfg(feature = "postgres")]
 use form::OutsideWord;
 use form::{
     AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
@@ -40,9 +37,7 @@ use form::{
     ThreadCount, UnwatchedWord,
 };
 use form_of::FormOf;
-#[cfg(feature = "postgres")]
 use keys::KeysWord;
-#[cfg(feature = "postgres")]
 use map::Maps;
 pub use names::{is_like, misspelt};
 use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
@@ -92,14 +87,11 @@ pub struct Settings {
     /// A file with the password for a database.
     pub store_password_file: Option<PathBuf>,
     /// Which keys are rows of which tables.
-    #[cfg(feature = "postgres")]
-    pub maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    pub maps: Vec<forebay_drivers::Mapping>,
     /// Which other keys are documents beside them.
-    #[cfg(feature = "postgres")]
-    pub keys: Vec<forebay_drivers::postgres::Keys>,
+    pub keys: Vec<forebay_drivers::Keys>,
     /// How what other programs write is seen.
-    #[cfg(feature = "postgres")]
-    pub outside: forebay_drivers::postgres::OutsideBy,
+    pub outside: forebay_drivers::OutsideBy,
     /// Pause between two looks at what other programs have written, in ms.
     pub outside_ms: u64,
     /// How long what is cached of a table that nothing watches is believed.
@@ -263,11 +255,8 @@ impl Default for Settings {
             store_writers: 16,
             row_bytes_max: 8 << 20,
             store_password_file: None,
-            #[cfg(feature = "postgres")]
             maps: Vec::new(),
-            #[cfg(feature = "postgres")]
             keys: Vec::new(),
-            #[cfg(feature = "postgres")]
             outside: Default::default(),
             outside_ms: 50,
             unwatched_ms: Default::default(),

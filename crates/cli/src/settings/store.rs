@@ -1,7 +1,6 @@
 //! What of the settings of a store and of outages does not fit together.
 
-#[cfg(feature = "postgres")]
-use forebay_drivers::postgres::keys::contradictions;
+use forebay_drivers::sql::keys::contradictions;
 
 use super::{Durability, OnOutage, Settings, SettingsError};
 
@@ -11,11 +10,9 @@ pub fn check(
     wrong: &dyn Fn(&str, String) -> Result<(), SettingsError>,
 ) -> Result<(), SettingsError> {
     if settings.store.is_local() {
-        #[cfg(feature = "postgres")]
         if !settings.maps.is_empty() {
             return wrong("map", "--store names no database whose tables these would be".into());
         }
-        #[cfg(feature = "postgres")]
         if !settings.keys.is_empty() {
             let why = "--store names no database with rows beside them: all keys are documents; leave it out";
             return wrong("keys", why.into());
@@ -25,7 +22,6 @@ pub fn check(
             None => Ok(()),
         };
     }
-    #[cfg(feature = "postgres")]
     if let Some(why) = contradictions(&settings.keys, &settings.maps).into_iter().next() {
         return wrong("keys", why);
     }

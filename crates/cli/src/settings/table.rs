@@ -28,14 +28,11 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Store, "store-writers", AtATime, store_writers, "Commits to a database at a time, each on a connection"),
     setting!(Store, "store-password-file", FileOrOff, store_password_file,
         "File with the password for the database that --store names"),
-    #[cfg(feature = "postgres")]
     setting!(Store, "map", Maps, maps,
         "Which keys are rows of which table of the database; may be given several times, or as [[map]] in the file"),
-    #[cfg(feature = "postgres")]
     setting!(Store, "keys", KeysWord, keys,
         "Which keys that no mapping names are documents in forebay's own table of the database, and committed with its \
          rows; may be given several times, or as a list in the file"),
-    #[cfg(feature = "postgres")]
     setting!(Store, "outside", OutsideWord, outside,
         "How it is seen what other programs write to mapped tables: by triggers where `store init` has put them, by \
          decoding the server's log, by whichever is possible, or not before a commit checks what it has read"),

@@ -203,11 +203,9 @@ fn variable(
 
 /// A list as one would type it, for the setting that may be one; else what is wrong with it, and where.
 fn listed(setting: &Setting, value: &toml::Spanned<DeValue<'_>>) -> Option<Result<String, (usize, String)>> {
-    #[cfg(feature = "postgres")]
     if setting.name == "map" {
         return super::map::of_value(value);
     }
-    #[cfg(feature = "postgres")]
     if setting.name == "keys" {
         return super::keys::of_value(value);
     }
@@ -360,7 +358,6 @@ mod tests {
         );
     }
 
-    #[cfg(feature = "postgres")]
     #[test]
     fn mappings_are_given_several_times_or_as_tables() {
         let store = ["--store", "postgres://app@localhost/shop"];

@@ -11,10 +11,11 @@ use std::str::FromStr;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
+use super::error::OpenError;
+
 /// The URL of a PostgreSQL, without a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    text: String,
     config: Config,
     tls: bool,
     root_certificates: Option<PathBuf>,
@@ -84,7 +85,7 @@ impl FromStr for Address {
             return Err("sslcert is of no use without TLS; add sslmode=require".into());
         }
         config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
-        Ok(Address { text: text.to_owned(), config, tls, root_certificates, client })
+        Ok(Address { config, tls, root_certificates, client })
     }
 }
 
@@ -111,9 +112,10 @@ fn is_here(host: &Host) -> bool {
 }
 
 impl Address {
-    /// As it was given.
-    pub fn text(&self) -> &str {
-        &self.text
+    /// Of an address that was read before.
+    pub(super) fn read(address: &crate::Address) -> Result<Address, OpenError> {
+        let failed = |why| OpenError::Failed { place: address.place().to_owned(), why };
+        address.text().parse().map_err(failed)
     }
 
     /// Where to connect.

@@ -1,28 +1,20 @@
 //! Clearing key spaces. A clearing whose answer was lost may still come, and would take along what was committed
 //! meanwhile; so it has an id like a commit, and until it is known what became of it nothing is committed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use forebay::store::Resolved;
 use forebay::{TxnId, Version};
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{self, Failure};
-use super::keys::Named;
-use super::{Inner, WHOLE_TABLE_TIME, ids, sql};
+use super::database::{Inner, WHOLE_TABLE_TIME};
+use super::named;
+use super::sql;
+use crate::sql::ids;
 
 /// Ids of clearings have sequence numbers from here on, which no commit ever has.
 const SEQUENCE_MIN: u64 = 1 << 63;
-
-/// The clearings of one store.
-#[derive(Default)]
-pub(super) struct Clears {
-    made: AtomicU64,
-    unsettled: Mutex<Option<TxnId>>,
-    /// Whether `unsettled` has to be looked at: commits read this alone.
-    open: std::sync::atomic::AtomicBool,
-}
 
 impl Inner {
     /// Removes all documents of `spaces`; in front of tables those of the keys that are documents.
@@ -46,8 +38,8 @@ impl Inner {
         let mut text = sql::CLEAR.to_owned();
         if let Some(named) = self.named() {
             // What lies there and is not named stays: it is not shown either.
-            parameters.extend(named.parameters());
-            text = format!("{text} AND {}", Named::condition(3));
+            parameters.extend(named::parameters(named));
+            text = format!("{text} AND {}", named::condition(3));
         }
         let asked = client.execute(&text, &parameters);
         let failure = match timeout_at(Instant::now() + WHOLE_TABLE_TIME, asked).await {

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use forebay::error::Unavailable;
 use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since, Write};
-use forebay::{Change, Key, Read, TxnId, Value};
+use forebay::{Change, Key, TxnId, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::classify::{Failure, told};
+use super::database::{Inner, no_answer_in};
+use super::failed::{Changed, Failed};
 use super::session::Session;
 use super::wire::time_to_send;
-use super::{Inner, documents, ids, large, mixed, no_answer_in, sql};
-
-/// What became of the documents that one commit wrote, where it is not as computed.
-pub(super) type Changed = Vec<(Key, Read)>;
+use super::{documents, mixed, room, sql};
+use crate::sql::ids;
 
 /// Time that each commit of a group adds to the timeout, so that a large group is not taken for a server that hangs.
 const TIME_PER_COMMIT: Duration = Duration::from_millis(2);
@@ -27,30 +27,6 @@ const TIME_PER_COMMIT: Duration = Duration::from_millis(2);
 /// How often an owner asks what became of commits, and the wait between.
 const OUTCOME_TRIES: u32 = 3;
 const OUTCOME_PAUSE: Duration = Duration::from_millis(20);
-
-/// Why a group was not committed as one.
-pub(super) struct Failed {
-    pub(super) failure: Failure,
-    /// Which of its commits is in the way, if that is known.
-    pub(super) member: Option<usize>,
-}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Failed {
-        Failed { failure, member: None }
-    }
-}
-
-impl Failed {
-    /// A failure of checks that stand in one list for all commits: `places` says whose each is, and which of its own.
-    pub(super) fn at_check(failure: Failure, places: &[(usize, usize)]) -> Failed {
-        let Failure::Overtaken(overtaken) = failure else { return failure.into() };
-        let of = |at: usize| places.get(at).copied();
-        let member = overtaken.iter().filter_map(|at| of(*at)).map(|(member, _)| member).min();
-        let own = overtaken.into_iter().filter_map(of).filter(|(of, _)| Some(*of) == member);
-        Failed { failure: Failure::Overtaken(own.map(|(_, place)| place).collect()), member }
-    }
-}
 
 /// A group on its way: what is known of its commits, in order. It is sent in parts: all of it at first, and half of a
 /// part that the database refuses, until what is refused is one commit.
@@ -179,7 +155,7 @@ impl Inner {
     /// Whatever happens before its message is handed to a connection is `Unavailable`; from then on it is what
     /// [`classify`] says, or `Unknown` if no answer comes in time.
     async fn commit_once(&self, group: &[Commit], time: Duration) -> Result<Vec<Changed>, Failed> {
-        let bytes = if self.is_mapped { large::written_by(group) } else { large::read_by(group) };
+        let bytes = if self.is_mapped { room::written_by(group) } else { room::read_by(group) };
         let _room = self.room.take(bytes).await;
         let deadline = Instant::now() + time;
         let _on_their_way = self.ids.begin(group.iter().map(|commit| commit.id));
@@ -214,7 +190,7 @@ impl Inner {
                 if let Some(newest) = group.iter().map(|commit| commit.id).max() {
                     self.identity.acknowledge(newest);
                 }
-                match self.is_mapped && large::rows_of(group) > large::GROWN_BYTES {
+                match self.is_mapped && room::rows_of(group) > room::GROWN_BYTES {
                     true => writer.let_go(),
                     false => writer.give_back(),
                 }

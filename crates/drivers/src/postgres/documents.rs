@@ -16,16 +16,18 @@ use futures_util::future::{join, join5};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::Inner;
 use super::classify::{self, Failure, told};
-use super::commit::{Changed, Failed};
+use super::database::Inner;
+use super::failed::{Changed, Failed};
+use super::get_error::GetError;
 use super::given;
 use super::identity::Identity;
-use super::ids;
 use super::large;
-use super::reading::DOCUMENTS;
+use super::locked::DOCUMENTS;
+use super::room;
 use super::session::Session;
 use super::sql::{LARGE_BYTES, Prepared};
+use crate::sql::ids;
 
 impl Inner {
     /// Reads `keys` as far as they are within `bytes_max`: in one round trip, but for those that are large. These wait
@@ -44,7 +46,7 @@ impl Inner {
             let read = match found {
                 Found::Read(read) => read,
                 Found::Large(bytes) => {
-                    let _room = self.room.take(bytes.saturating_mul(large::READ_COPIES)).await;
+                    let _room = self.room.take(bytes.saturating_mul(room::READ_COPIES)).await;
                     let ask = |session: Arc<Session>| async move { large::get(&session, key, *absence, &[]).await };
                     self.read(self.timeout, &[DOCUMENTS], ask).await?.0
                 }
@@ -87,37 +89,6 @@ fn found(key: &Key, absence: Version, row: &Row) -> Result<Found, GetError> {
     match row.try_get::<_, Option<&[u8]>>(1)? {
         Some(value) => Ok(Found::Read(decode(key, version, value)?)),
         None => Ok(Found::Large(usize::try_from(row.try_get::<_, i32>(2)?).unwrap_or_default())),
-    }
-}
-
-/// Why documents could not be read.
-pub(super) enum GetError {
-    Database(Error),
-    Read(ReadError),
-    /// The same as `Database`, of the table with this number, which somebody has locked.
-    Locked(u32, Error),
-}
-
-impl GetError {
-    /// Whether somebody else's lock on a table is all that was in the way.
-    pub(super) fn is_locked(&self) -> bool {
-        match self {
-            GetError::Database(error) => classify::is_locked(error),
-            GetError::Read(_) => false,
-            GetError::Locked(..) => true,
-        }
-    }
-}
-
-impl From<Error> for GetError {
-    fn from(error: Error) -> GetError {
-        GetError::Database(error)
-    }
-}
-
-impl From<ReadError> for GetError {
-    fn from(error: ReadError) -> GetError {
-        GetError::Read(error)
     }
 }
 
@@ -164,7 +135,7 @@ impl<'a> Target<'a> {
 
     /// Whether it does not matter what was there.
     fn is_blind(&self) -> bool {
-        self.changes.first().is_some_and(|(_, change)| large::is_blind(std::slice::from_ref(*change)))
+        self.changes.first().is_some_and(|(_, change)| room::is_blind(std::slice::from_ref(*change)))
     }
 
     /// Makes the changes to what was there. A change that does not fit is told with its commit. What comes to the same

@@ -5,10 +5,10 @@ use forebay::{Blob, Version};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
-use super::documents::GetError;
-use super::ids;
-use super::mapping::sql::hex;
+use super::get_error::GetError;
 use super::session::Session;
+use crate::sql::ids;
+use crate::sql::text::hex;
 
 /// Notes the ids of a group in its transaction.
 const NOTE: &str = "\

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::mapping::VersionMode;
-use super::mapping::catalogue::{Table, VERSION_COLUMN, quoted};
-use super::mapping::checked::OWN;
-use super::mapping::sql::quoted_text;
-use super::mapping::versions::Keeping;
+use super::noted::{TEXT, key_of};
+use super::rows::checked::OWN;
+use super::rows::sql::quoted_text;
+use super::rows::versions::Keeping;
 use super::sql;
+use crate::sql::mapping::VersionMode;
+use crate::sql::table::{Table, VERSION_COLUMN, quoted};
 
 /// How long it waits for a table that others have in use: whoever comes meanwhile waits behind it.
 pub(super) const LOCK_SECONDS: u32 = 5;
@@ -70,23 +71,6 @@ fn function_name(table: &str) -> String {
         end -= 1;
     }
     format!("{}{behind}", &whole[..end])
-}
-
-/// The type of a key's texts, with its schema: the functions that note changes have their owner's rights and whatever
-/// `search_path` the writer has.
-const TEXT: &str = "pg_catalog.text";
-
-/// The key of the row `row` as an array of texts.
-fn key_of<'a>(row: &str, text: &str, columns: impl Iterator<Item = &'a str>) -> String {
-    let parts: Vec<String> = columns.map(|column| format!("{row}.{}::{text}", quoted(column))).collect();
-    format!("ARRAY[{}]", parts.join(", "))
-}
-
-/// What the function that notes changes has in its text, one or the other, if it notes those of just this table, by
-/// this key; the second is how an older forebay wrote it.
-pub(super) fn notes(table: &str, key: &[String]) -> [String; 2] {
-    let noted = |text| format!("({}, {})", quoted_text(table), key_of("NEW", text, key.iter().map(String::as_str)));
-    [noted(TEXT), noted("text")]
 }
 
 /// What gives a row its next version.

@@ -7,9 +7,11 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::classify::told;
-use super::outside::OutsideBy;
+use super::database::Inner;
 use super::session::Session;
-use super::{Inner, given, ids, sql};
+use super::{given, sql};
+use crate::sql::ids;
+use crate::sql::watching::OutsideBy;
 
 /// Pause between two rounds, unless something is to be done.
 const ROUND: Duration = Duration::from_secs(1);

@@ -8,10 +8,11 @@ use forebay::store::{NAMES_BYTES_MAX, ReadError, ended};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::keys::Named;
-use super::reading::DOCUMENTS;
+use super::database::{Inner, WHOLE_TABLE_TIME};
+use super::locked::DOCUMENTS;
+use super::named;
 use super::session::Session;
-use super::{Inner, WHOLE_TABLE_TIME, sql};
+use super::sql;
 
 /// Bytes of names that end an answer, as a parameter.
 const NAMES_BYTES: i64 = NAMES_BYTES_MAX as i64;
@@ -23,8 +24,8 @@ impl Inner {
     /// `text` for documents that [`Named`] has, if they are beside rows: the condition goes behind `behind`.
     fn of_named<'a>(&'a self, text: &str, behind: &str, parameters: &mut Parameters<'a>) -> String {
         let Some(named) = self.named() else { return text.to_owned() };
-        let condition = format!("{behind} AND {}", Named::condition(parameters.len() + 1));
-        parameters.extend(named.parameters());
+        let condition = format!("{behind} AND {}", named::condition(parameters.len() + 1));
+        parameters.extend(named::parameters(named));
         text.replacen(behind, &condition, 1)
     }
 

@@ -14,31 +14,23 @@ use futures_util::future::{join, join3};
 use tokio_postgres::Error;
 
 use super::classify::{self, Failure};
-use super::commit::{Changed, Failed};
-use super::documents::{self, Checks, GetError, Target, roll_back, unsent};
+use super::database::Inner;
+use super::documents::{self, Checks, Target, roll_back, unsent};
+use super::failed::{Changed, Failed};
+use super::get_error::GetError;
 use super::identity::Identity;
-use super::keys::Named;
-use super::mapping::beside::Beside;
-use super::mapping::rows::Rows;
-use super::outside::Watch;
-use super::reading::DOCUMENTS;
+use super::locked::DOCUMENTS;
+use super::rows::beside::Beside;
+use super::rows::mapped::Rows;
 use super::session::Session;
-use super::{Inner, ids, sql, with_ids};
+use super::watch::Watch;
+use super::{sql, with_ids};
+use crate::sql::ids;
 
 /// Which of some keys are documents: the places of those, and of the others.
 type Places = (Vec<usize>, Vec<usize>);
 
 impl Inner {
-    /// Which keys are documents beside rows, if some are.
-    pub(super) fn named(&self) -> Option<&Arc<Named>> {
-        self.named.as_ref()
-    }
-
-    /// Whether `key` is a document in the table of our own.
-    pub(super) fn is_document(&self, key: &Key) -> bool {
-        !self.is_mapped || self.named().is_some_and(|named| named.has(key))
-    }
-
     fn places<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Places {
         keys.enumerate().map(|(at, key)| (at, self.is_document(key))).fold(Places::default(), |mut places, of| {
             let (at, is_document) = of;

@@ -1,44 +1,51 @@
 //! PostgreSQL as the store.
 //!
-//! * [`address`] says where it is, `tls` how it is reached.
-//! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones; `reading`: how one that waits
-//!   for a lock keeps nobody else waiting.
-//! * `ready`, `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own, taken in
-//!   the last step of an opening; who had it before; what a new connection has to find there; what goes on behind.
-//! * `documents`: the table that forebay owns, where no mapping names another; `large`: its large documents. [`keys`]:
-//!   which keys lie there beside rows; `mixed`: reads and commits of both.
-//! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
-//!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
-//! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
-//!   what an error says about it; `shown`: what of that is told; what became of one that was not answered; `with_ids`:
-//!   what a read has in it of those.
-//! * `reload`: mapped tables that were altered are looked up again.
-//! * [`plain`]: a connection as any other program has it.
+//! * `driver`: its record. `store`: the calls of a store; each runs as a task, so that a caller that goes away changes
+//!   nothing. `database`: what these tasks share.
+//! * [`address`]: where it is; `tls`, `wire`, `session`, `settings`: one connection. `pool`: a small fixed set of them,
+//!   reads pipelined on shared ones. `reading`, `locked`: a read that waits for a lock keeps no other read waiting.
+//! * `ready`, `open`, `opened`, `own`, `owners`, `identity`: one forebay per database, in an incarnation that no other
+//!   has, taken in the last step of an opening. `keeper`: what is done from time to time.
+//! * `documents`, `large`, `room`: the table that forebay owns, and its large documents. `named`, `mixed`: documents
+//!   beside rows. `clear`, `listing`, `given`: key spaces, keys in their order, and ids that clients gave.
+//! * `rows`: rows of mapped tables. `dialect`: which keys and values there are. `reload`: tables that were altered.
+//! * `outside`, `watch`: what others write to these, as triggers note it; `decoding`: as the server's log says it.
+//! * `commit`, `failed`: a commit is one message and one transaction. `classify`, `shown`, `get_error`: what an error
+//!   says about it, and what of that is told. `with_ids`: which commits a read has in it.
+//! * [`setup`], `install`, `noted`: `forebay store check` and `init`. [`plain`]: a connection as any program has it.
 //!
-//! All waiting for the server is bounded by one timeout, connecting and handshakes included, as long as the server does
-//! not acknowledge, meanwhile, what it is sent of something large, or sends something large (`wire`); what is large has
-//! the time to be sent. A call runs in a task of its own: a caller that goes away changes nothing.
+//! One timeout bounds each wait for the server, connecting and handshakes included. What is large has the time that it
+//! takes to send: as long as the server acknowledges a part of it, or sends one, the wait goes on (`wire`).
 
 pub mod address;
 mod classify;
 mod clear;
+mod clears;
 mod commit;
+mod counted;
+mod database;
 mod decoding;
+mod dialect;
 mod documents;
+mod driver;
 mod error;
+mod failed;
 mod figures;
+mod get_error;
 mod given;
 mod identity;
-mod ids;
 mod install;
 mod keeper;
-pub mod keys;
 mod large;
 mod listing;
-pub mod mapping;
+mod locked;
 mod mixed;
+mod named;
+mod noted;
 mod open;
+mod opened;
 mod outside;
+mod own;
 mod owners;
 pub mod plain;
 mod pool;
@@ -46,421 +53,20 @@ mod pooled;
 mod reading;
 mod ready;
 mod reload;
+mod room;
+mod rows;
 mod session;
 mod settings;
 pub mod setup;
 mod shown;
 mod sql;
+mod store;
 mod tls;
+mod watch;
 mod wire;
 mod with_ids;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use forebay::change::Change;
-use forebay::error::Unavailable;
-use forebay::key::KeyRef;
-use forebay::runtime::tokio::in_long_steps;
-use forebay::store::figures::StoreFigures;
-use forebay::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
-use forebay::txn::GROUP_COMMITS_MAX;
-use forebay::{Key, Read, TxnId, Value, Version};
-use futures_util::future::BoxFuture;
-use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::time::Instant;
-
-use address::Address;
-use clear::Clears;
+pub use driver::DRIVER;
 pub use error::OpenError;
-use figures::Counted;
-use identity::Identity;
-use ids::Ids;
-pub use keys::Keys;
-use keys::Named;
-use mapping::Mapping;
-use mapping::remembered::Place;
-pub use mapping::remembered::{Remembered, catalogue};
-pub use outside::OutsideBy;
-use outside::Watch;
-pub use owners::Known;
-use pool::Pool;
-use reading::Locked;
 pub use ready::Ready;
-use session::Session;
-
-/// Time for what goes over a whole table: counting and clearing.
-const WHOLE_TABLE_TIME: Duration = Duration::from_secs(60);
-
-/// How a PostgreSQL is used.
-#[derive(Clone, Debug)]
-pub struct PostgresOptions {
-    /// Where it is.
-    pub address: Address,
-    /// The password, if the server asks for one.
-    pub password: Option<Vec<u8>>,
-    /// Most time for one call, connecting and handshakes included.
-    pub timeout: Duration,
-    /// Most time for the first connection, where that is longer.
-    pub first: Duration,
-    /// Most time for all that opening asks behind it.
-    pub opening: Duration,
-    /// Connections that share all reads.
-    pub readers: usize,
-    /// Commits at a time, each on a connection of its own.
-    pub writers: usize,
-    /// Bytes of a row of a mapped table, at most.
-    pub row_bytes_max: usize,
-    /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
-    pub mappings: Vec<Mapping>,
-    /// Which keys that no mapping names are documents there all the same.
-    pub keys: Vec<Keys>,
-    /// How what others write is seen.
-    pub outside: OutsideBy,
-    /// Pause between two looks at what others have written.
-    pub outside_pause: Duration,
-    /// What is known of it since an earlier opening.
-    pub known: Known,
-}
-
-impl PostgresOptions {
-    /// As the program has it by default.
-    pub fn new(address: Address) -> PostgresOptions {
-        PostgresOptions {
-            address,
-            password: None,
-            timeout: Duration::from_millis(300),
-            first: open::FIRST,
-            opening: open::OPENING,
-            readers: 4,
-            writers: 16,
-            row_bytes_max: usize::MAX,
-            mappings: Vec::new(),
-            keys: Vec::new(),
-            outside: OutsideBy::Triggers,
-            outside_pause: Duration::from_millis(50),
-            known: Known::default(),
-        }
-    }
-}
-
-/// A PostgreSQL database as the store; one forebay per database.
-pub struct Postgres {
-    inner: Arc<Inner>,
-    tokio: Handle,
-}
-
-/// What the driver's tasks share.
-struct Inner {
-    pool: Pool,
-    identity: Arc<Identity>,
-    ids: Ids,
-    timeout: Duration,
-    room: large::Room,
-    name: String,
-    keeper_woken: Arc<Notify>,
-    clears: Clears,
-    watch: Watch,
-    counted: Counted,
-    /// Tables that somebody else has locked.
-    locked: Locked,
-    /// Which database it is.
-    place: Place,
-    /// It is surely none of the copies of the one that was known.
-    another: bool,
-    /// Documents are rows of mapped tables; else they lie in a table of our own.
-    is_mapped: bool,
-    /// Which keys are documents beside these.
-    named: Option<Arc<Named>>,
-    /// As they were given, with what was to be found out.
-    mappings: Vec<Mapping>,
-    /// Bytes of their rows, at most.
-    row_bytes_max: usize,
-}
-
-impl Drop for Inner {
-    /// The keeper ends at once, and gives up the database's lock: the next opening waits for that.
-    fn drop(&mut self) {
-        self.keeper_woken.notify_one();
-    }
-}
-
-impl Postgres {
-    /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
-    /// which has to live as long as the store.
-    pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
-        Ready::prepare(options).await?.take().await
-    }
-
-    /// Runs `work` as a task, so that it goes on if the caller goes away.
-    fn run<T, W>(&self, work: impl FnOnce(Arc<Inner>) -> W) -> BoxFuture<'static, Result<T, String>>
-    where
-        T: Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-    {
-        let task = self.tokio.spawn(work(self.inner.clone()));
-        Box::pin(async move { task.await.map_err(|error| format!("the driver's task ended: {error}")) })
-    }
-}
-
-fn no_answer_in(time: Duration) -> String {
-    format!("PostgreSQL did not answer in {} ms", time.as_millis())
-}
-
-impl Inner {
-    fn no_connection(&self) -> String {
-        format!("PostgreSQL gave no connection in {} ms", self.timeout.as_millis())
-    }
-
-    fn no_answer(&self) -> String {
-        no_answer_in(self.timeout)
-    }
-
-    /// The mapped tables, if there are any.
-    fn rows(&self) -> Option<Arc<mapping::rows::Rows>> {
-        self.pool.rows()
-    }
-}
-
-fn unavailable(why: String) -> ReadError {
-    ReadError::Unavailable(Unavailable(why))
-}
-
-impl Store for Postgres {
-    fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: !self.inner.is_mapped, applies: true }
-    }
-
-    fn has_documents(&self) -> bool {
-        !self.inner.is_mapped || self.inner.named().is_some()
-    }
-
-    fn owns(&self, key: &Key) -> bool {
-        self.inner.is_document(key)
-    }
-
-    fn name(&self) -> String {
-        self.inner.name.clone()
-    }
-
-    fn incarnation(&self) -> u64 {
-        self.inner.identity.incarnation()
-    }
-
-    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        let keys = keys.to_vec();
-        let read = self.run(|inner| async move {
-            if keys.is_empty() {
-                return Ok(Vec::new());
-            }
-            let began = Instant::now();
-            let read = inner.reads(&keys, bytes_max).await;
-            inner.counted.read(began.elapsed(), read.as_ref().map_or(keys.len(), Vec::len), read.is_ok());
-            read
-        });
-        Box::pin(async move { read.await.map_err(unavailable)? })
-    }
-
-    fn get_with_ids<'a>(
-        &'a self,
-        asked: &'a [(Key, Vec<TxnId>)],
-    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
-        let asked = asked.to_vec();
-        let read = self.run(|inner| async move { inner.reads_with_ids(&asked).await.map(Some) });
-        Box::pin(async move { read.await.map_err(unavailable)? })
-    }
-
-    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        let (count, group) = (group.len(), group.to_vec());
-        let wide = group.iter().map(|commit| commit.writes.len()).sum::<usize>() > GROUP_COMMITS_MAX;
-        let committed = self.run(move |inner| async move {
-            let work = async move {
-                let began = Instant::now();
-                let outcomes = inner.commit(&group).await;
-                inner.counted.group(began.elapsed(), &outcomes);
-                outcomes
-            };
-            // To sort and encode thousands of documents takes long.
-            if wide { in_long_steps(Box::pin(work)).await } else { work.await }
-        });
-        Box::pin(async move { committed.await.unwrap_or_else(|why| vec![CommitOutcome::Unknown(why); count]) })
-    }
-
-    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        let asked = self.run(move |inner| async move { inner.outcome(id).await });
-        Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
-    }
-
-    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
-        let ids = ids.to_vec();
-        let asked = self.run(move |inner| async move { inner.outcomes(&ids).await });
-        Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
-    }
-
-    /// Rows of a table with constraints or triggers of its own are carried over in one order, together with those of
-    /// all tables that foreign keys join to it.
-    fn lane(&self, key: &Key) -> Option<u32> {
-        self.inner.rows().and_then(|rows| rows.lane(key))
-    }
-
-    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
-        self.inner.rows().map_or_else(Vec::new, |rows| rows.references(key, changes))
-    }
-
-    fn refuses(&self, commit: &Commit) -> Option<String> {
-        self.inner.rows().and_then(|rows| rows.refuses(commit))
-    }
-
-    fn catalogue(&self) -> Option<String> {
-        let rows = self.inner.rows();
-        mapping::remembered::text(&self.inner.place, outside::tables_of(rows.as_ref()))
-    }
-
-    fn acknowledged(&self) -> Vec<TxnId> {
-        self.inner.identity.acknowledged()
-    }
-
-    fn as_read_now(&self, key: &Key, version: Version) -> Version {
-        match self.inner.is_document(key) {
-            true => version,
-            false => Version { incarnation: self.incarnation(), ..version },
-        }
-    }
-
-    fn went_back(&self) -> bool {
-        self.inner.identity.went_back()
-    }
-
-    fn is_another(&self) -> bool {
-        self.inner.another
-    }
-
-    fn owned_since(&self) -> Option<&str> {
-        self.inner.identity.owned_since()
-    }
-
-    fn fenced(&self) -> Option<&str> {
-        self.inner.identity.fenced()
-    }
-
-    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        let asked = self.run(|inner| async move {
-            let ask = |session: Arc<Session>| async move { Ok(session.client.batch_execute("SELECT").await?) };
-            inner.read(inner.timeout, &[], ask).await
-        });
-        Box::pin(async move {
-            match asked.await.map_err(Unavailable)? {
-                Err(ReadError::Unavailable(error)) => Err(error),
-                _ => Ok(()),
-            }
-        })
-    }
-
-    fn keep_ids_from(&self, oldest: Option<TxnId>) {
-        self.inner.ids.keep_from(oldest);
-    }
-
-    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
-        let asked = self.run(|inner| async move {
-            inner.read(inner.timeout, &[], |session| async move { given::all(&session).await }).await
-        });
-        Box::pin(async move { asked.await.map_err(Unavailable)?.map_err(|error| Unavailable(error.to_string())) })
-    }
-
-    fn scan<'a>(
-        &'a self,
-        space: u8,
-        after: Option<&'a Key>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        let after = after.filter(|key| key.space() == space).cloned();
-        let scanned = self.run(move |inner| async move { inner.scan(space, after.as_ref(), limit).await });
-        Box::pin(async move { scanned.await.map_err(unavailable)? })
-    }
-
-    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
-        let counted = self.run(move |inner| async move { inner.count(space).await });
-        Box::pin(async move { counted.await.map_err(unavailable)? })
-    }
-
-    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
-        let spaces: Vec<u8> = spaces.to_vec();
-        let cleared = self.run(move |inner| async move { inner.clear(&spaces, version).await });
-        Box::pin(async move { cleared.await.and_then(|cleared| cleared).map_err(Unavailable) })
-    }
-
-    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        let asked = self.run(move |inner| async move { inner.expired(now_ms, limit).await });
-        Box::pin(async move { asked.await.map_err(unavailable)? })
-    }
-
-    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
-        let asked = self.run(|inner| async move { inner.outside().await });
-        Box::pin(async move { asked.await.ok().flatten() })
-    }
-
-    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
-        let reloaded = self.run(|inner| async move { inner.reload().await });
-        Box::pin(async move { reloaded.await.and_then(|reloaded| reloaded) })
-    }
-
-    fn is_altered(&self) -> bool {
-        self.inner.rows().is_some_and(|rows| rows.is_altered())
-    }
-
-    fn sync(&self) -> Option<u64> {
-        self.inner.sync()
-    }
-
-    fn unwatched(&self) -> Vec<String> {
-        self.inner.rows().map_or_else(Vec::new, |rows| rows.unwatched.names.clone())
-    }
-
-    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
-        let rows = self.inner.rows().filter(|rows| !rows.unwatched.names.is_empty())?;
-        rows.unwatched.places[rows.table_of(&key.to_key())?]
-    }
-
-    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        let checks = checks.to_vec();
-        let checked = self.run(move |inner| async move { inner.overtaken(&checks).await });
-        Box::pin(async move { checked.await.map_err(unavailable)? })
-    }
-
-    fn figures(&self) -> Option<StoreFigures> {
-        Some(self.inner.figures())
-    }
-
-    fn form(&self, key: &Key) -> Form {
-        self.inner.rows().map_or(Form::Document, |rows| rows.form(key))
-    }
-
-    fn beside(&self, key: &Key) -> Vec<Key> {
-        self.inner.rows().map_or_else(Vec::new, |rows| rows.beside(key))
-    }
-
-    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
-        self.inner.rows().and_then(|rows| rows.text_of(key, value))
-    }
-
-    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
-        self.inner.rows().and_then(|rows| rows.changes_of_text(key, text))
-    }
-
-    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
-        match self.inner.rows() {
-            Some(rows) => rows.as_stored(key, change),
-            None => change,
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        0
-    }
-
-    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        // What was acknowledged is durable: every commit waits for the server's disk.
-        Box::pin(async { Ok(()) })
-    }
-}
+pub use store::Postgres;

@@ -12,27 +12,27 @@ use tokio_postgres::{Client, Config, Error};
 use super::address::Address;
 use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
-use super::identity::Own;
-use super::mapping::Mapping;
-use super::mapping::found;
-use super::mapping::remembered::Place;
-use super::mapping::rows::Rows;
-use super::mapping::{shared, size};
-use super::outside::OutsideBy;
+use super::error::OpenError;
+use super::opened::Opened;
+use super::own::Own;
 use super::owners::Owners;
+use super::rows::found;
+use super::rows::size;
 use super::session::Session;
 use super::settings::Settings;
 use super::tls::Tls;
-use super::{Known, OpenError, ids, pooled, sql};
+use super::{pooled, sql};
+use crate::options::Known;
+use crate::sql::ids;
+use crate::sql::mapping::Mapping;
+use crate::sql::remembered::Place;
+use crate::sql::shared;
+use crate::sql::table::Table;
+use crate::sql::tables::Tables;
+use crate::sql::watching::OutsideBy;
 
 /// How long a forebay that has just ended may take to give the database up.
 const TAKE_OVER_MS_MAX: u64 = 5_000;
-
-/// Longest wait for the first connection when the program starts: a database that is only slow then is not away.
-pub(super) const FIRST: Duration = Duration::from_secs(5);
-
-/// Most time for all that opening asks of the database behind the first connection.
-pub(super) const OPENING: Duration = Duration::from_secs(30);
 
 /// Somebody who waits so long is told why.
 const TOLD: Duration = Duration::from_secs(3);
@@ -57,28 +57,6 @@ pub(super) struct Looked {
     owners: Owners,
     /// It knows the newest commits that it had acknowledged.
     there: bool,
-}
-
-/// What opening found.
-pub(super) struct Opened {
-    /// It holds the database's lock for as long as it lives.
-    pub(super) keeper: Session,
-    pub(super) incarnation: u64,
-    pub(super) floor: Version,
-    /// As whom it was opened.
-    pub(super) own: Own,
-    /// The runs of all owners before.
-    pub(super) earlier: Vec<String>,
-    /// Other owners since it was opened last with the journal that is known.
-    pub(super) owned_since: Option<String>,
-    /// It is in an earlier state than was known.
-    pub(super) went_back: bool,
-    /// `postgres 15.18`.
-    pub(super) server: String,
-    /// Which database it is.
-    pub(super) place: Place,
-    /// That is surely none of the copies of the one that was known.
-    pub(super) another: bool,
 }
 
 /// How to connect.
@@ -399,8 +377,7 @@ pub(super) async fn warn_of_connections(
 }
 
 /// Says in the log which rows can't be read.
-pub(super) async fn warn_of_rows(client: &Client, address: &Address, rows: Option<&Rows>) -> Result<(), OpenError> {
-    let tables = rows.map_or(&[][..], |rows| &rows.tables);
+pub(super) async fn warn_of_rows(client: &Client, address: &Address, tables: &[Table]) -> Result<(), OpenError> {
     let lines = size::too_large(client, tables, size::COUNTED_MS).await.map_err(|error| failed(address, &error))?;
     lines.iter().for_each(|line| tracing::warn!("{line}"));
     Ok(())
@@ -423,7 +400,7 @@ pub(super) async fn look_up(
     address: &Address,
     mappings: &[Mapping],
     known: &Known,
-) -> Result<Rows, OpenError> {
+) -> Result<Tables, OpenError> {
     let broken = |error: Error| failed(address, &error);
     shared::meeting(mappings).iter().for_each(|line| tracing::warn!("{line}"));
     let remembered = known.remembered.as_ref().filter(|_| known.waiting);
@@ -435,11 +412,10 @@ pub(super) async fn look_up(
 pub(super) async fn outside(
     client: &Client,
     address: &Address,
-    rows: Option<&Rows>,
+    tables: &[Table],
     wanted: OutsideBy,
 ) -> Result<OutsideBy, OpenError> {
     let broken = |error: Error| failed(address, &error);
-    let tables = rows.map_or(&[][..], |rows| &rows.tables);
     let decodes = match wanted {
         _ if tables.is_empty() => false,
         OutsideBy::Triggers | OutsideBy::Off => false,

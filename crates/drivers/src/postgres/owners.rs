@@ -1,29 +1,10 @@
 //! Who has owned a database before it was opened, as `forebay.owners` has it.
 
-use forebay::{OwnerId, TxnId};
 use tokio_postgres::{Client, Error, Row};
 
-use super::identity::Own;
-use super::mapping::remembered::Remembered;
+use super::own::Own;
 use super::sql;
-
-/// What an earlier opening of a database has left: by this a later one sees whether it was put back since.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    /// Its incarnation then; 0 if it was never opened.
-    pub incarnation: u64,
-    /// The newest incarnation under which versions were given out, be it for another database in its place; no less.
-    pub minted: u64,
-    /// The newest commits that it had acknowledged ([`Store::acknowledged`](forebay::store::Store::acknowledged)).
-    pub acknowledged: Vec<TxnId>,
-    /// What it was then ([`Store::catalogue`](forebay::store::Store::catalogue)), if that is known.
-    pub remembered: Option<Remembered>,
-    /// Writes wait for it.
-    pub waiting: bool,
-    /// The id of the journal that writes may wait in; none without a journal. It is safe there by now: a start that is
-    /// killed must not be taken for another owner by the next.
-    pub owner: Option<OwnerId>,
-}
+use crate::options::Known;
 
 /// One of them.
 #[derive(Clone, Debug)]

@@ -16,12 +16,13 @@ use tokio_postgres::{Config, Error};
 
 use super::classify::told;
 use super::identity::{Found, Identity};
-use super::mapping::rows::Rows;
+use super::rows::mapped::Rows;
 use super::session::Session;
 use super::settings::Settings;
+use super::sql;
 use super::tls::Tls;
 use super::wire::Progress;
-use super::{ids, sql};
+use crate::sql::ids;
 
 /// Connections that were given up and whose backends may still be at work; with more, no new one is made.
 const LOST_MAX: usize = 1024;

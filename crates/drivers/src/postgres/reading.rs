@@ -8,20 +8,20 @@
 //! likewise: what has waited longest gives it up, and all others go on elsewhere in the time that they have left.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::Key;
 use forebay::error::Unavailable;
 use forebay::store::ReadError;
 use futures_util::future::{Either, select};
-use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{self, told};
-use super::documents::GetError;
+use super::database::{Inner, unavailable};
+use super::get_error::GetError;
+use super::locked::{DOCUMENTS, Slot};
 use super::session::Session;
-use super::{Inner, unavailable};
 
 /// Longest wait of a read for a table's lock, as the server counts it; of a shorter timeout a sixth.
 const LOCK_WAIT: Duration = Duration::from_millis(50);
@@ -29,44 +29,6 @@ const LOCK_WAIT: Duration = Duration::from_millis(50);
 /// As [`LOCK_WAIT`], for calls that may take `timeout`.
 pub(super) fn lock_wait(timeout: Duration) -> Duration {
     LOCK_WAIT.min(timeout / 6).max(Duration::from_millis(1))
-}
-
-/// The connection over which reads of a locked table go, one at a time.
-type Slot = Arc<AsyncMutex<Option<Arc<Session>>>>;
-
-/// Tables that somebody has locked.
-#[derive(Default)]
-pub(super) struct Locked(Mutex<Vec<(Vec<u32>, Slot)>>);
-
-impl Locked {
-    fn all(&self) -> MutexGuard<'_, Vec<(Vec<u32>, Slot)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where a read of `tables` goes, if some of them are locked.
-    fn slot_of(&self, tables: &[u32]) -> Option<Slot> {
-        let locked = self.all();
-        let found = locked.iter().find(|(some, _)| some.iter().all(|table| tables.contains(table)));
-        found.map(|(_, slot)| slot.clone())
-    }
-
-    /// One of `tables` is locked, and nobody can say which.
-    fn note(&self, tables: &[u32]) {
-        let mut locked = self.all();
-        if !locked.iter().any(|(some, _)| some == tables) {
-            tracing::warn!(?tables, "a table is locked in PostgreSQL: reads of it wait, or are refused");
-            locked.push((tables.to_vec(), Slot::default()));
-        }
-    }
-
-    fn is_on(&self, slot: &Slot) -> bool {
-        self.all().iter().any(|(_, other)| Arc::ptr_eq(slot, other))
-    }
-
-    /// A read got through.
-    fn is_over(&self, slot: &Slot) {
-        self.all().retain(|(_, other)| !Arc::ptr_eq(slot, other));
-    }
 }
 
 impl Inner {
@@ -239,9 +201,6 @@ impl Inner {
         tables
     }
 }
-
-/// Stands for the table that forebay owns: no table has this number.
-pub(super) const DOCUMENTS: u32 = 0;
 
 fn is_locked() -> ReadError {
     let unavailable =

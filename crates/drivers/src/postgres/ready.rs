@@ -13,19 +13,26 @@ use tokio::time::Instant;
 use tokio_postgres::Config;
 
 use super::address::Address;
-use super::clear::Clears;
-use super::figures::Counted;
+use super::clears::Clears;
+use super::counted::Counted;
+use super::database::Inner;
+use super::error::OpenError;
 use super::identity::Identity;
-use super::ids::Ids;
-use super::keys::Named;
-use super::mapping::rows::Rows;
-use super::mapping::{Mapping, versions};
+use super::keeper;
+use super::locked::Locked;
 use super::open::{self, Looked};
-use super::outside::{OutsideBy, Watch};
 use super::pool::{Plan, Pool};
-use super::reading::{self, Locked};
+use super::reading;
+use super::rows::mapped::Rows;
+use super::rows::versions;
+use super::store::Postgres;
 use super::tls::Tls;
-use super::{Inner, Known, OpenError, Postgres, PostgresOptions, keeper};
+use super::watch::Watch;
+use crate::options::{Known, Options};
+use crate::sql::ids::Ids;
+use crate::sql::keys::Named;
+use crate::sql::mapping::Mapping;
+use crate::sql::watching::OutsideBy;
 
 /// A database that can be taken; who owned it before still does.
 pub struct Ready {
@@ -48,8 +55,9 @@ pub struct Ready {
 
 impl Ready {
     /// Finds out all that may stand in the way, and holds the database's lock from now on.
-    pub async fn prepare(options: PostgresOptions) -> Result<Ready, OpenError> {
-        let PostgresOptions { address, password, timeout, first, opening, readers, writers, mappings, .. } = options;
+    pub async fn prepare(options: Options) -> Result<Ready, OpenError> {
+        let address = Address::read(&options.address)?;
+        let Options { password, timeout, first, opening, readers, writers, mappings, .. } = options;
         let (outside, outside_pause, known) = (options.outside, options.outside_pause, options.known);
         let (row_bytes_max, named) = (options.row_bytes_max, Named::new(&options.keys, &mappings));
         let tls = Tls::open(&address)?;
@@ -73,9 +81,10 @@ impl Ready {
                 false => Some(open::look_up(client, &address, &mappings, &known).await?.up_to(row_bytes_max)),
             };
             open::warn_of_connections(client, &address, (readers, writers)).await?;
-            open::warn_of_rows(client, &address, rows.as_ref()).await?;
-            let outside = open::outside(client, &address, rows.as_ref(), outside).await?;
-            let rows = rows.map(|rows| Arc::new(rows.seen_by(outside).beside_documents(named.clone())));
+            let tables = rows.as_ref().map_or(&[][..], |rows| &rows.tables);
+            open::warn_of_rows(client, &address, tables).await?;
+            let outside = open::outside(client, &address, tables, outside).await?;
+            let rows = rows.map(|rows| Arc::new(Rows::of(rows.seen_by(outside).beside_documents(named.clone()))));
             Ok((looked, rows, outside))
         };
         let (looked, rows, outside) = open::within(opening, &address, looking).await?;
@@ -135,5 +144,13 @@ impl Ready {
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
         Ok(Postgres { inner, tokio: Handle::current() })
+    }
+}
+
+impl Postgres {
+    /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
+    /// which has to live as long as the store.
+    pub async fn open(options: Options) -> Result<Postgres, OpenError> {
+        Ready::prepare(options).await?.take().await
     }
 }

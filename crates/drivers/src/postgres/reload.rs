@@ -8,10 +8,11 @@
 
 use std::sync::Arc;
 
-use super::mapping::catalogue::Table;
-use super::mapping::found;
+use super::database::{Inner, WHOLE_TABLE_TIME};
+use super::rows::found;
+use super::rows::mapped::Rows;
 use super::session::Session;
-use super::{Inner, WHOLE_TABLE_TIME, outside};
+use crate::sql::table::Table;
 
 impl Inner {
     /// Looks the mapped tables up again; why they stay as they were.
@@ -29,9 +30,9 @@ impl Inner {
             return Err(why.into());
         }
         let rows = rows.up_to(self.row_bytes_max).seen_by(self.watch.by());
-        self.pool.set_rows(rows.beside_documents(self.named.clone()));
+        self.pool.set_rows(Rows::of(rows.beside_documents(self.named.clone())));
         if let Some(rows) = self.rows() {
-            let tables: Vec<&str> = outside::tables_of(Some(&rows)).iter().map(|table| table.name.as_str()).collect();
+            let tables: Vec<&str> = rows.tables.iter().map(|table| table.name.as_str()).collect();
             tracing::warn!(tables = tables.join(", "), "the mapped tables were looked up again");
         }
         Ok(())

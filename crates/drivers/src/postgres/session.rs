@@ -11,8 +11,8 @@ use tokio::task::AbortHandle;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Error, Statement};
 
-use super::mapping::rows::Rows;
-use super::mapping::statement::Shape;
+use super::rows::mapped::Rows;
+use super::rows::statement::Shape;
 use super::settings::Settings;
 use super::sql::{PREPARED, Prepared};
 use super::tls::Tls;

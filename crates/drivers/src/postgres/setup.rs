@@ -10,46 +10,43 @@ use tokio_postgres::{Client, Error};
 use super::address::Address;
 use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
-use super::keys::Named;
-use super::mapping::catalogue::{ReadOnly, Table, quoted};
-use super::mapping::found;
-use super::mapping::size;
-use super::mapping::versions::{self, Keeping};
-use super::mapping::{VersionMode, catalogue, shared};
+use super::error::OpenError;
+use super::rows::catalogue;
+use super::rows::found;
+use super::rows::size;
+use super::rows::versions::{self, Keeping};
 use super::session::Session;
 use super::tls::Tls;
-use super::{OpenError, OutsideBy, PostgresOptions, install, open, pooled};
+use super::{install, named, open, pooled};
+use crate::driver::Checked;
+use crate::options::Options;
+use crate::sql::keys::Named;
+use crate::sql::mapping::VersionMode;
+use crate::sql::shared;
+use crate::sql::table::{ReadOnly, Table, quoted};
+use crate::sql::watching::OutsideBy;
 
 /// For so long a check counts rows of a table that are too large, ms.
 const CHECK_COUNTED_MS: u32 = 600_000;
 
 /// A connection for looking and preparing; the server may be in use by a forebay meanwhile.
-async fn connect(options: &PostgresOptions) -> Result<Session, OpenError> {
-    let tls = Tls::open(&options.address)?;
+async fn connect(options: &Options) -> Result<(Session, Address), OpenError> {
+    let address = Address::read(&options.address)?;
+    let tls = Tls::open(&address)?;
     let timeout = options.timeout.max(Duration::from_secs(5));
-    let config = open::config_of(&options.address, options.password.as_deref(), timeout);
-    let session = open::connect(&options.address, &config, &tls, "forebay-store", timeout).await?;
-    open::settle(session, &options.address, &config, &tls, timeout).await
+    let config = open::config_of(&address, options.password.as_deref(), timeout);
+    let session = open::connect(&address, &config, &tls, "forebay-store", timeout).await?;
+    let session = open::settle(session, &address, &config, &tls, timeout).await?;
+    Ok((session, address))
 }
 
 fn failed(address: &Address, error: &Error) -> OpenError {
     OpenError::Failed { place: address.place(), why: told(error) }
 }
 
-/// What is there, line by line, and what is wrong.
-#[derive(Debug)]
-pub struct Checked {
-    /// What is well, and what is worth knowing.
-    pub notes: Vec<String>,
-    /// What is better mended, though `forebay serve` starts with it.
-    pub warnings: Vec<String>,
-    /// What stands in the way of `forebay serve`, each with the fix.
-    pub problems: Vec<String>,
-}
-
 /// Looks at the server, at forebay's schema and at the mapped tables, and changes nothing.
-pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
-    let session = match connect(options).await {
+pub async fn check(options: &Options) -> Result<Checked, OpenError> {
+    let (session, address) = match connect(options).await {
         Err(OpenError::Pooled { place }) => {
             let problems = vec![format!("{place}: {}", pooled::WHY)];
             return Ok(Checked { notes: Vec::new(), warnings: Vec::new(), problems });
@@ -57,9 +54,8 @@ pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
         connected => connected?,
     };
     let client = &session.client;
-    let address = &options.address;
-    let looked = look(client, address, options).await;
-    looked.map_err(|error| failed(address, &error))
+    let looked = look(client, &address, options).await;
+    looked.map_err(|error| failed(&address, &error))
 }
 
 /// Why the database takes no writes, if so.
@@ -74,7 +70,7 @@ async fn read_only(client: &Client) -> Result<Option<String>, Error> {
     Ok(Some(why.into()))
 }
 
-async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> Result<Checked, Error> {
+async fn look(client: &Client, address: &Address, options: &Options) -> Result<Checked, Error> {
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
     let mut warnings = shared::meeting(&options.mappings);
     let version: String = client.query_one("SELECT current_setting('server_version')", &[]).await?.get(0);
@@ -134,7 +130,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
 /// What is said of the documents beside rows, and of those in forebay's table that no setting names.
 async fn documents(
     client: &Client,
-    options: &PostgresOptions,
+    options: &Options,
     (notes, warnings): (&mut Vec<String>, &mut Vec<String>),
 ) -> Result<(), Error> {
     if options.mappings.is_empty() {
@@ -142,7 +138,7 @@ async fn documents(
     }
     let named = Named::new(&options.keys, &options.mappings);
     let (condition, parameters): (String, Vec<&(dyn ToSql + Sync)>) = match &named {
-        Some(named) => (Named::condition(1), named.parameters().to_vec()),
+        Some(named) => (named::condition(1), named::parameters(named).to_vec()),
         None => ("false".to_owned(), Vec::new()),
     };
     let text = format!("SELECT count(*) FILTER (WHERE {condition}), count(*) FROM forebay.documents");
@@ -246,23 +242,27 @@ async fn watching(
 }
 
 /// Drops the replication slot, for which the server keeps its log. Whether it was there.
-pub async fn drop_slot(options: &PostgresOptions) -> Result<bool, OpenError> {
-    let session = connect(options).await?;
+pub async fn drop_slot(options: &Options) -> Result<bool, OpenError> {
+    let (session, address) = connect(options).await?;
     // A forebay that serves would make it again.
-    open::lock(&session.client, &options.address).await?;
-    let place = options.address.place();
+    open::lock(&session.client, &address).await?;
+    let place = address.place();
     slot::remove(&session.client).await.map_err(|why| OpenError::Failed { place, why })
 }
 
 /// The statements that make the database ready for these mappings; nothing is run. A table whose mapping names no
 /// version mode keeps the one that it has; one that has none gets `unsaid`.
-pub async fn script(options: &PostgresOptions, unsaid: VersionMode) -> Result<String, OpenError> {
-    let session = connect(options).await?;
-    script_for(&session.client, options, unsaid).await
+pub async fn script(options: &Options, unsaid: VersionMode) -> Result<String, OpenError> {
+    let (session, address) = connect(options).await?;
+    script_for(&session.client, &address, options, unsaid).await
 }
 
-async fn script_for(client: &Client, options: &PostgresOptions, unsaid: VersionMode) -> Result<String, OpenError> {
-    let address = &options.address;
+async fn script_for(
+    client: &Client,
+    address: &Address,
+    options: &Options,
+    unsaid: VersionMode,
+) -> Result<String, OpenError> {
     let role = client.query_one("SELECT current_user::text", &[]).await.map_err(|error| failed(address, &error))?;
     let (mut tables, mut wrong, mut keepings) = (Vec::new(), Vec::new(), HashMap::new());
     for mapping in &options.mappings {
@@ -311,12 +311,12 @@ fn mode_for(table: &Table, keeping: &Keeping, unsaid: VersionMode) -> Result<Ver
 }
 
 /// Runs what [`script`] says, all or nothing.
-pub async fn init(options: &PostgresOptions, unsaid: VersionMode) -> Result<(), OpenError> {
-    let session = connect(options).await?;
-    let script = script_for(&session.client, options, unsaid).await?;
-    let place = options.address.place();
+pub async fn init(options: &Options, unsaid: VersionMode) -> Result<(), OpenError> {
+    let (session, address) = connect(options).await?;
+    let script = script_for(&session.client, &address, options, unsaid).await?;
+    let place = address.place();
     session.client.batch_execute(&script).await.map_err(|error| match classify::is_locked(&error) {
         true => OpenError::InUse { place, why: told(&error), seconds: install::LOCK_SECONDS },
-        false => open::rights(&options.address, &error),
+        false => open::rights(&address, &error),
     })
 }

@@ -8,13 +8,15 @@ use futures_util::future::try_join_all;
 use tokio_postgres::types::ToSql;
 
 use super::classify;
-use super::documents::GetError;
+use super::get_error::GetError;
 use super::identity::Identity;
-use super::ids;
 use super::large;
-use super::mapping::catalogue::Table;
-use super::mapping::rows::{Rows, place_of, unhex};
+use super::rows::mapped::Rows;
+use super::rows::texts::place_of;
 use super::session::Session;
+use crate::sql::ids;
+use crate::sql::table::Table;
+use crate::sql::text::unhex;
 
 /// Before an id, in the first column: the place of a row begins otherwise.
 const ID: char = '+';

@@ -1,6 +1,7 @@
 //! A server that asks its clients for a certificate.
 
-use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions};
+use forebay_drivers::Options;
+use forebay_drivers::postgres::{OpenError, Postgres};
 use rcgen::{CertificateParams, DnType, KeyPair};
 
 use crate::server::{Server, Stop};
@@ -32,7 +33,7 @@ fn a_client_certificate_lets_in() {
     let url = server.url(&database).replace("//app@", "//courier@");
     let at = |query: &str| -> Result<Postgres, OpenError> {
         let address = format!("{url}?sslrootcert={roots}&sslmode=require{query}").parse().expect("a URL");
-        open(&runtime, PostgresOptions { address, ..options(&server, &database) })
+        open(&runtime, Options { address, ..options(&server, &database) })
     };
     let refused = at("").err().expect("it asks for a certificate").to_string();
     assert!(refused.contains("certificate"), "{refused}");

@@ -5,8 +5,8 @@ use forebay::store::suite::write;
 use forebay::store::{Commit, Store};
 use forebay::version::Mint;
 use forebay::{Key, TxnId};
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, setup};
+use forebay_drivers::{Options, VersionMode};
 
 use crate::mapping::{World, refused, set};
 use crate::open;
@@ -24,7 +24,7 @@ fn what_is_doubtful_is_a_warning() {
         let address = world.server.url(&world.database).replace("app@", &format!("{role}@"));
         let mappings = maps.iter().map(|map| map.parse().expect("a mapping")).collect();
         let address = address.parse().expect("a URL");
-        let options = PostgresOptions { mappings, address, ..world.options.clone() };
+        let options = Options { mappings, address, ..world.options.clone() };
         world.runtime.block_on(setup::check(&options)).expect("it can be looked at")
     };
     world
@@ -46,7 +46,7 @@ fn what_is_doubtful_is_a_warning() {
     let same = [users, "t:{org} -> members(id)"];
     assert!(checked(&same, "app").problems.iter().any(|line| line.contains("has the same keys")));
     let mappings = same.iter().map(|map| map.parse().expect("a mapping")).collect();
-    let opened = open(&world.runtime, PostgresOptions { mappings, ..world.options.clone() });
+    let opened = open(&world.runtime, Options { mappings, ..world.options.clone() });
     let Some(OpenError::Mapping(lines)) = opened.err() else { panic!("it does not open") };
     assert!(lines.iter().any(|line| line.contains("has the same keys")), "{lines:?}");
     for (map, role, grant) in [
@@ -69,7 +69,7 @@ fn what_is_doubtful_is_a_warning() {
     // At use the reason stands there.
     let address = world.server.url(&world.database).replace("app@", "half@").parse().expect("a URL");
     let mappings = vec![users.parse().expect("a mapping")];
-    let options = PostgresOptions { mappings, address, ..world.options.clone() };
+    let options = Options { mappings, address, ..world.options.clone() };
     world.sql(&world.runtime.block_on(setup::script(&options, VersionMode::None)).expect("it can be looked at"));
     let store = open(&world.runtime, options).expect("it opens");
     let mint = Mint::new(store.incarnation());

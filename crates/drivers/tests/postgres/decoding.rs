@@ -6,7 +6,8 @@ use forebay::change::Change;
 use forebay::store::suite::block_on;
 use forebay::store::{CommitOutcome, Outside, Store};
 use forebay::version::Mint;
-use forebay_drivers::postgres::{OpenError, OutsideBy, Postgres, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, Postgres, setup};
+use forebay_drivers::{Options, OutsideBy};
 
 use crate::mapping::{USERS, World, add, commit, commit_of, field, get, key, set, until_told};
 use crate::server::{Server, Stop, psql};
@@ -275,7 +276,7 @@ fn what_is_in_the_way_is_one_line_with_the_fix() {
     let world = world(USERS, &[MAP]);
     world.sql("CREATE ROLE poor LOGIN; GRANT ALL ON users TO poor; GRANT CREATE ON DATABASE test0 TO poor");
     world.sql("CREATE UNLOGGED TABLE fleeting (id integer PRIMARY KEY)");
-    let lines = |options: &PostgresOptions| {
+    let lines = |options: &Options| {
         let said = match open(&world.runtime, options.clone()) {
             Err(OpenError::Outside(lines)) => lines,
             other => panic!("{:?}", other.err()),
@@ -288,15 +289,15 @@ fn what_is_in_the_way_is_one_line_with_the_fix() {
         said.join("\n")
     };
     let fleeting = vec!["f:{id} -> fleeting(id)".parse().expect("a mapping")];
-    let said = lines(&PostgresOptions { mappings: fleeting, ..world.options.clone() });
+    let said = lines(&Options { mappings: fleeting, ..world.options.clone() });
     assert!(said.contains("ALTER TABLE public.fleeting SET LOGGED"), "{said}");
     world.sql("DROP SCHEMA forebay CASCADE");
     let poor = world.server.url(&world.database).replace("app@", "poor@").parse().expect("a URL");
-    let poor = PostgresOptions { address: poor, ..world.options.clone() };
+    let poor = Options { address: poor, ..world.options.clone() };
     let said = lines(&poor);
     assert!(said.contains("ALTER ROLE \"poor\" REPLICATION"), "{said}");
     // With less it is done by triggers, which are not there.
-    let auto = PostgresOptions { outside: OutsideBy::Auto, ..poor.clone() };
+    let auto = Options { outside: OutsideBy::Auto, ..poor.clone() };
     assert_eq!(block_on(open(&world.runtime, auto).expect("it opens").outside()), None);
     world.sql("ALTER ROLE poor REPLICATION");
     let store = open(&world.runtime, poor).expect("it opens");
@@ -311,7 +312,7 @@ fn a_log_that_says_too_little_is_refused() {
     let database = server.database();
     server.sql(&database, USERS);
     let mappings = vec![MAP.parse().expect("a mapping")];
-    let options = PostgresOptions { mappings, outside: OutsideBy::Decoding, ..crate::options(&server, &database) };
+    let options = Options { mappings, outside: OutsideBy::Decoding, ..crate::options(&server, &database) };
     let said = open(&runtime, options).err().expect("it can't be").to_string();
     assert!(said.contains("wal_level is replica; ALTER SYSTEM SET wal_level = logical"), "{said}");
 }
@@ -333,7 +334,7 @@ fn the_slot_is_dropped_when_it_is_not_needed() {
     assert_eq!(slots(&world), "1");
     // Another way of looking has it dropped at the start.
     for outside in [OutsideBy::Off, OutsideBy::Triggers] {
-        let options = PostgresOptions { outside, ..world.options.clone() };
+        let options = Options { outside, ..world.options.clone() };
         let store = open(&world.runtime, options).expect("it opens");
         assert_eq!((slots(&world).as_str(), block_on(store.outside())), ("0", None));
         drop(store);

@@ -5,8 +5,8 @@ use std::thread::spawn;
 
 use forebay::store::suite::block_on;
 use forebay::store::{Outside, Store};
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::{OpenError, OutsideBy, Postgres, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, Postgres, setup};
+use forebay_drivers::{Options, OutsideBy, VersionMode};
 
 use crate::decoding::{MAP, opened, slots, until_watched, world};
 use crate::mapping::{USERS, World, key, until_told};
@@ -35,7 +35,7 @@ fn refused_with(world: &World, fix: &str) {
         other => panic!("{:?}", other.err()),
     };
     assert!(said.contains(fix), "{said}");
-    let auto = PostgresOptions { outside: OutsideBy::Auto, ..world.options.clone() };
+    let auto = Options { outside: OutsideBy::Auto, ..world.options.clone() };
     let store = open(&world.runtime, auto).expect("it opens");
     assert_eq!(block_on(store.outside()), Some(Outside::Everything), "the beginning");
     world.sql("UPDATE users SET visits = visits + 1 WHERE id = 2");

@@ -12,7 +12,8 @@ use forebay::store::suite::{block_on, write};
 use forebay::store::{Commit, CommitOutcome, Resolved, Store};
 use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
-use forebay_drivers::postgres::{Postgres, PostgresOptions};
+use forebay_drivers::Options;
+use forebay_drivers::postgres::Postgres;
 
 use crate::server::{Server, Stop};
 use crate::{open, options, tokio_runtime};
@@ -100,7 +101,7 @@ impl Client {
 }
 
 /// Runs clients while `trouble` is made, then compares what is there with what was answered.
-fn with_clients(options: PostgresOptions, trouble: impl FnOnce(&Postgres)) -> Tally {
+fn with_clients(options: Options, trouble: impl FnOnce(&Postgres)) -> Tally {
     let runtime = tokio_runtime();
     let store = Arc::new(open(&runtime, options).expect("it opens"));
     let mint = Mint::new(store.incarnation());
@@ -197,7 +198,7 @@ fn one_backend_is_killed_under_load() {
 fn a_server_that_sleeps_is_not_waited_for() {
     let server = Server::start();
     let database = server.database();
-    let options = PostgresOptions { timeout: IMPATIENT, ..options(&server, &database) };
+    let options = Options { timeout: IMPATIENT, ..options(&server, &database) };
     let tally = with_clients(options, |store| {
         until_committed(store, 10);
         let processes = server.processes();
@@ -218,7 +219,7 @@ fn a_late_commit_does_not_land() {
     let server = Server::start();
     let database = server.database();
     let runtime = tokio_runtime();
-    let options = PostgresOptions { timeout: IMPATIENT, writers: 1, ..options(&server, &database) };
+    let options = Options { timeout: IMPATIENT, writers: 1, ..options(&server, &database) };
     let store = open(&runtime, options).expect("it opens");
     let mint = Mint::new(store.incarnation());
     let key = Key::new(0, b"k");

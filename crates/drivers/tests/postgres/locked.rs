@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use forebay::store::suite::block_on;
 use forebay::store::{Outside, ReadError, Store};
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, Postgres, setup};
+use forebay_drivers::{Options, VersionMode};
 
 use crate::mapping::{World, key, until_told};
 use crate::open;
@@ -22,7 +22,7 @@ const LOCK: &str = "LOCK TABLE held IN ACCESS EXCLUSIVE MODE";
 /// Few connections, over which all reads go, and a timeout that a busy machine keeps.
 fn world() -> (World, Postgres) {
     let mut world = World::new(TABLES, &["free:{id} -> free(id) version(column)", "held:{id} -> held(id)"]);
-    world.options = PostgresOptions { timeout: Duration::from_millis(1_500), readers: 2, ..world.options };
+    world.options = Options { timeout: Duration::from_millis(1_500), readers: 2, ..world.options };
     let (store, _) = world.open();
     (world, store)
 }
@@ -114,7 +114,7 @@ fn a_locked_table_behind_a_slow_network_is_no_outage() {
     drop(store);
     let network = Proxy::to_postgres(world.server.address());
     let address = world.server.url_through(&world.database, network.address).parse().expect("a URL");
-    let store = open(&world.runtime, PostgresOptions { address, ..world.options.clone() }).expect("it opens");
+    let store = open(&world.runtime, Options { address, ..world.options.clone() }).expect("it opens");
     let refused = AtomicU64::new(0);
     let read = || loop {
         match block_on(store.get(&[key("held:1")])) {
@@ -153,8 +153,7 @@ fn looks_whose_replies_get_lost_go_on_over_other_connections() {
     drop(store);
     let network = Proxy::to_postgres(world.server.address());
     let address = world.server.url_through(&world.database, network.address).parse().expect("a URL");
-    let options =
-        PostgresOptions { address, timeout: Duration::from_millis(1_000), readers: 4, ..world.options.clone() };
+    let options = Options { address, timeout: Duration::from_millis(1_000), readers: 4, ..world.options.clone() };
     let store = open(&world.runtime, options).expect("it opens");
     while block_on(store.outside()).expect("it is looked") != Outside::Everything {}
     // Each connection has one.

@@ -33,7 +33,8 @@ mod versions;
 
 use std::time::Duration;
 
-use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions};
+use forebay_drivers::Options;
+use forebay_drivers::postgres::{OpenError, Postgres};
 use server::Server;
 
 /// Time for one call, where the machine may be busy and nothing is to fail.
@@ -44,11 +45,11 @@ fn tokio_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-fn options(server: &Server, database: &str) -> PostgresOptions {
+fn options(server: &Server, database: &str) -> Options {
     let address = server.url(database).parse().expect("a URL");
-    PostgresOptions { timeout: PATIENT, ..PostgresOptions::new(address) }
+    Options { timeout: PATIENT, ..Options::new(address) }
 }
 
-fn open(runtime: &tokio::runtime::Runtime, options: PostgresOptions) -> Result<Postgres, OpenError> {
+fn open(runtime: &tokio::runtime::Runtime, options: Options) -> Result<Postgres, OpenError> {
     runtime.block_on(Postgres::open(options))
 }

@@ -8,8 +8,8 @@ use forebay::store::{Commit, CommitOutcome, Outside, ReadError, Store, Write};
 use forebay::value::{Blob, Data};
 use forebay::version::Mint;
 use forebay::{Key, Read, TxnId, Value, Version};
-use forebay_drivers::postgres::mapping::{Mapping, VersionMode};
-use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, Postgres, setup};
+use forebay_drivers::{Mapping, Options, VersionMode};
 
 use crate::server::Server;
 use crate::{open, options, tokio_runtime};
@@ -27,7 +27,7 @@ pub struct World {
     pub runtime: tokio::runtime::Runtime,
     pub server: Server,
     pub database: String,
-    pub options: PostgresOptions,
+    pub options: Options,
 }
 
 impl World {
@@ -36,7 +36,7 @@ impl World {
         let database = server.database();
         server.sql(&database, tables);
         let mappings = maps.iter().map(|map| map.parse::<Mapping>().expect("a mapping")).collect();
-        let options = PostgresOptions { mappings, ..options(&server, &database) };
+        let options = Options { mappings, ..options(&server, &database) };
         World { runtime: tokio_runtime(), server, database, options }
     }
 
@@ -337,7 +337,7 @@ fn what_is_wrong_with_a_mapping_is_one_line_with_the_fix() {
     let world = World::new(tables, &[]);
     let lines = |map: &str, role: &str| {
         let address = world.server.url(&world.database).replace("app@", &format!("{role}@"));
-        let options = PostgresOptions {
+        let options = Options {
             mappings: vec![map.parse().expect("a mapping")],
             address: address.parse().expect("a URL"),
             ..world.options.clone()

@@ -7,7 +7,8 @@ use forebay::store::suite::{block_on, write};
 use forebay::store::{Commit, CommitOutcome, Store};
 use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
-use forebay_drivers::postgres::{Known, OpenError, PostgresOptions};
+use forebay_drivers::postgres::OpenError;
+use forebay_drivers::{Known, Options};
 
 use crate::proxy::Proxy;
 use crate::server::{Server, Stop};
@@ -38,7 +39,7 @@ fn what_is_wrong_is_one_line_with_the_fix() {
     let database = server.database();
     let runtime = tokio_runtime();
     let error = |url: &str| {
-        let options = PostgresOptions::new(url.parse().expect("a URL"));
+        let options = Options::new(url.parse().expect("a URL"));
         open(&runtime, options).err().expect("it can't be opened").to_string()
     };
     let text = error(&server.url("nowhere"));
@@ -93,7 +94,7 @@ fn an_older_commit_that_is_missing_is_noticed() {
     assert_eq!(known.acknowledged, commits.each_ref().map(|commit| commit.id));
     drop(store);
     let again = |known: &Known| {
-        let options = PostgresOptions { known: known.clone(), ..options(&server, &database) };
+        let options = Options { known: known.clone(), ..options(&server, &database) };
         open(&runtime, options).expect("it opens again")
     };
     let store = again(&known);
@@ -137,7 +138,7 @@ fn ids_are_forgotten_below_a_floor() {
     assert_eq!(block_on(store.commit(&commits[79_999..])), [CommitOutcome::Committed(Vec::new())]);
     drop(store);
     let known = Known { incarnation: 1, acknowledged: vec![commits[0].id, commits[79_999].id], ..Known::default() };
-    let store = open(&runtime, PostgresOptions { known, ..options(&server, &database) }).expect("it opens again");
+    let store = open(&runtime, Options { known, ..options(&server, &database) }).expect("it opens again");
     assert!(!store.went_back(), "what is forgotten was there");
     let first = block_on(store.commit(&commits[..1])).remove(0);
     assert!(matches!(first, CommitOutcome::Refused(_)), "{first:?}");
@@ -157,7 +158,7 @@ fn tls_checks_the_server() {
     let runtime = tokio_runtime();
     let at = |query: &str| {
         let address = format!("{}?sslmode=require{query}", server.url(&database)).parse().expect("a URL");
-        open(&runtime, PostgresOptions { address, ..options(&server, &database) })
+        open(&runtime, Options { address, ..options(&server, &database) })
     };
     let store = at(&format!("&sslrootcert={}", roots.path().display())).expect("its root is known");
     assert_eq!(block_on(store.commit(&[put(&Mint::new(store.incarnation()), b"a")])).len(), 1);
@@ -210,15 +211,15 @@ fn a_slow_database_is_opened_and_one_that_hangs_is_told_of() {
     let network = Proxy::to_postgres(server.address());
     let address = server.url_through(&database, network.address).parse().expect("a URL");
     let timeout = Duration::from_millis(50);
-    let options = PostgresOptions { timeout, first: PATIENT, ..PostgresOptions::new(address) };
+    let options = Options { timeout, first: PATIENT, ..Options::new(address) };
     network.delay(Duration::from_millis(200));
     drop(open(&runtime, options.clone()).expect("it is slow, and there"));
-    let impatient = PostgresOptions { first: timeout, ..options.clone() };
+    let impatient = Options { first: timeout, ..options.clone() };
     let refused = open(&runtime, impatient).err().expect("no more time than for any later connection");
     assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
     network.pass();
     let refused = server.while_locked(&database, "LOCK TABLE forebay.meta", || {
-        let options = PostgresOptions { opening: Duration::from_secs(1), ..options.clone() };
+        let options = Options { opening: Duration::from_secs(1), ..options.clone() };
         open(&runtime, options).err().expect("it does not answer")
     });
     assert!(matches!(refused, OpenError::Hangs { seconds: 1, .. }), "{refused}");

@@ -7,7 +7,8 @@ use forebay::store::suite::{block_on, write};
 use forebay::store::{Commit, CommitOutcome, Resolved, Store};
 use forebay::version::Mint;
 use forebay::{Key, OwnerId, TxnId, Value};
-use forebay_drivers::postgres::{Known, Postgres, PostgresOptions};
+use forebay_drivers::postgres::Postgres;
+use forebay_drivers::{Known, Options};
 
 use crate::mapping::{USERS, World, commit_of, get, set};
 use crate::proxy::Proxy;
@@ -42,13 +43,12 @@ fn who_was_replaced_is_fenced() {
     let runtime = tokio_runtime();
     let network = Proxy::to_postgres(server.address());
     let address = server.url_through(&database, network.address).parse().expect("a URL");
-    let own =
-        PostgresOptions { address, timeout: Duration::from_secs(1), first: PATIENT, ..options(&server, &database) };
-    let first = open(&runtime, PostgresOptions { known: known(1, 0), ..own }).expect("it opens");
+    let own = Options { address, timeout: Duration::from_secs(1), first: PATIENT, ..options(&server, &database) };
+    let first = open(&runtime, Options { known: known(1, 0), ..own }).expect("it opens");
     let mint = Mint::new(first.incarnation());
     assert_eq!(block_on(first.commit(&[put(&mint, b"first")])), [CommitOutcome::Committed(Vec::new())]);
     network.close();
-    let second = open(&runtime, PostgresOptions { known: known(2, 0), ..options(&server, &database) });
+    let second = open(&runtime, Options { known: known(2, 0), ..options(&server, &database) });
     let second = second.expect("the first is cut off");
     let other = Mint::new(second.incarnation());
     assert_eq!(block_on(second.commit(&[put(&other, b"second")])), [CommitOutcome::Committed(Vec::new())]);
@@ -100,7 +100,7 @@ fn what_became_of_the_last_commits_is_asked_again() {
     let server = Server::start();
     let database = server.database();
     let runtime = tokio_runtime();
-    let own = PostgresOptions { timeout: PATIENT, ..options(&server, &database) };
+    let own = Options { timeout: PATIENT, ..options(&server, &database) };
     let store = open(&runtime, own).expect("it opens");
     let mint = Mint::new(store.incarnation());
     let (applied, unsent) = (put(&mint, b"1"), put(&mint, b"2"));
@@ -155,7 +155,7 @@ fn a_start_knows_who_came_between() {
     let database = server.database();
     let runtime = tokio_runtime();
     let opened = |known: Known| {
-        let store = open(&runtime, PostgresOptions { known, ..options(&server, &database) }).expect("it opens");
+        let store = open(&runtime, Options { known, ..options(&server, &database) }).expect("it opens");
         (store.incarnation(), store.owned_since().map(str::to_owned))
     };
     let (noted, since) = opened(known(1, 0));
@@ -194,14 +194,14 @@ fn a_schema_without_owners_is_completed() {
         (store.incarnation(), "DROP FUNCTION forebay.owned(); DROP TABLE forebay.owners")
     };
     server.sql(&database, older);
-    let store = open(&runtime, PostgresOptions { known: known(1, incarnation), ..options(&server, &database) });
+    let store = open(&runtime, Options { known: known(1, incarnation), ..options(&server, &database) });
     let store = store.expect("it opens");
     assert_eq!((store.incarnation(), store.owned_since(), store.went_back()), (incarnation + 1, None, false));
     drop(store);
     server.sql(&database, &format!("{older}; CREATE ROLE poor LOGIN; GRANT USAGE ON SCHEMA forebay TO poor"));
     server.sql(&database, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA forebay TO poor");
     let address = server.url(&database).replace("app@", "poor@").parse().expect("a URL");
-    let refused = open(&runtime, PostgresOptions { address, ..options(&server, &database) });
+    let refused = open(&runtime, Options { address, ..options(&server, &database) });
     let refused = refused.err().expect("it may not make a table").to_string();
     assert!(refused.contains("forebay store init --print"), "{refused}");
 }

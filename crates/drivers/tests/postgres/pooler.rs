@@ -9,8 +9,8 @@ use forebay::Key;
 use forebay::store::suite::block_on;
 use forebay::store::{CommitOutcome, Store};
 use forebay::version::Mint;
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, setup};
+use forebay_drivers::{Options, VersionMode};
 
 use crate::opening::put;
 use crate::server::{Server, USER, psql, user};
@@ -74,7 +74,7 @@ fn a_pooler_is_refused_unless_a_session_keeps_its_backend() {
     let database = server.database();
     let through = |pooler: &Pooler| {
         let address = server.url_through(&database, pooler.address).parse().expect("a URL");
-        PostgresOptions { address, ..options(&server, &database) }
+        Options { address, ..options(&server, &database) }
     };
     for mode in ["transaction", "statement"] {
         let pooler = Pooler::start(&server, mode);

@@ -3,8 +3,8 @@
 use forebay::Value;
 use forebay::change::Change;
 use forebay::store::Store;
-use forebay_drivers::postgres::mapping::Mapping;
-use forebay_drivers::postgres::{Known, OpenError, PostgresOptions, Remembered, catalogue};
+use forebay_drivers::postgres::{DRIVER, OpenError};
+use forebay_drivers::{Known, Mapping, Options, Remembered};
 
 use crate::mapping::{World, add, commit_of, key, set};
 use crate::open;
@@ -63,7 +63,7 @@ fn answers_as(world: &World) {
     let text = store.catalogue().expect("it is known");
     let remembered = Remembered::read(&text).expect("it reads back");
     assert_eq!(remembered.database(), world.database);
-    let catalogue = catalogue(Some(remembered), &world.options.mappings, &world.options.keys);
+    let catalogue = (DRIVER.catalogue)(Some(remembered), &world.options.mappings, &world.options.keys);
     assert_eq!(catalogue.has_documents(), store.has_documents());
     let (mut refused, mut taken, mut named) = (0, 0, 0);
     for name in KEYS {
@@ -96,7 +96,7 @@ fn other_mappings_are_patterns() {
     let (store, mint) = world.open();
     let remembered = || Remembered::read(&store.catalogue().expect("it is known"));
     let commit = |name: &str| commit_of(&mint, &[(name, vec![set("nothing", "x")])], &[]);
-    let of = |maps: &[&str]| catalogue(remembered(), &mappings(maps), &[]);
+    let of = |maps: &[&str]| (DRIVER.catalogue)(remembered(), &mappings(maps), &[]);
     let other = of(&["picture:{id} -> photos(id)"]);
     let why = other.refuses(&commit("album:1")).expect("no mapping names it");
     assert!(why.contains("no mapping names album:1; there is picture:{id}"), "{why}");
@@ -107,7 +107,7 @@ fn other_mappings_are_patterns() {
     assert_eq!(same.lane(&key("album:1")), store.lane(&key("album:1")));
     assert!(same.refuses(&commit("album:1")).is_some());
     let keys = ["s:* -> documents".parse().expect("keys")];
-    let beside = catalogue(remembered(), &mappings(&["picture:{id} -> photos(id)"]), &keys);
+    let beside = (DRIVER.catalogue)(remembered(), &mappings(&["picture:{id} -> photos(id)"]), &keys);
     assert_eq!((beside.refuses(&commit("s:1")), beside.lane(&key("s:1"))), (None, None));
     assert!(beside.owns(&key("s:1")) && !beside.owns(&key("picture:1")) && beside.has_documents());
     assert!(beside.refuses(&commit("t:1")).expect("neither names it").contains("--keys 't:* -> documents'"));
@@ -126,7 +126,7 @@ fn a_database_is_recognised() {
     let known = |waiting: bool| Known { incarnation, waiting, remembered: remembered.clone(), ..Known::default() };
     let at = |database: &str, waiting: bool| {
         let address = world.server.url(database).parse().expect("a URL");
-        open(&world.runtime, PostgresOptions { address, known: known(waiting), ..world.options.clone() })
+        open(&world.runtime, Options { address, known: known(waiting), ..world.options.clone() })
     };
     let went_back = |database: &str, waiting: bool| at(database, waiting).expect("it opens").went_back();
     assert!(!went_back(&world.database, true));

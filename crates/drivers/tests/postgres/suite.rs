@@ -2,14 +2,15 @@
 
 use forebay::store::Store;
 use forebay::store::suite::{self, Subject};
-use forebay_drivers::postgres::{Postgres, PostgresOptions};
+use forebay_drivers::Options;
+use forebay_drivers::postgres::Postgres;
 
 use crate::server::Server;
 use crate::{open, options, tokio_runtime};
 
 struct Database<'a> {
     runtime: &'a tokio::runtime::Runtime,
-    options: PostgresOptions,
+    options: Options,
     store: Option<Postgres>,
 }
 
@@ -41,7 +42,7 @@ fn postgres_passes() {
             // Quicker than a database for each case.
             server.sql(&name, "SET client_min_messages = error; DROP SCHEMA IF EXISTS forebay CASCADE");
             // One of each, for every opening of every case has to connect them.
-            let options = PostgresOptions { readers: 1, writers: 1, ..options(server, &name) };
+            let options = Options { readers: 1, writers: 1, ..options(server, &name) };
             let mut database = Database { runtime, options, store: None };
             database.open();
             Box::new(database)

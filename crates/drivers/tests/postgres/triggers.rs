@@ -2,8 +2,8 @@
 
 use forebay::store::suite::block_on;
 use forebay::store::{Outside, Store};
-use forebay_drivers::postgres::mapping::VersionMode;
-use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, setup};
+use forebay_drivers::{Options, VersionMode};
 
 use crate::mapping::{World, field, get, key, until_told};
 use crate::open;
@@ -39,7 +39,7 @@ fn long_names_that_begin_alike_have_a_function_each() {
 }
 
 /// What stands in the way, as far as it is about mappings.
-fn checked(world: &World, options: &PostgresOptions) -> Vec<String> {
+fn checked(world: &World, options: &Options) -> Vec<String> {
     let checked = world.runtime.block_on(setup::check(options)).expect("it can be looked at");
     checked.problems.into_iter().filter(|line| line.contains("--map")).collect()
 }

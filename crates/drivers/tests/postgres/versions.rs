@@ -4,8 +4,8 @@ use forebay::store::suite::block_on;
 use forebay::store::{Commit, CommitOutcome, Store, Write};
 use forebay::version::Mint;
 use forebay::{Read, TxnId, Version};
-use forebay_drivers::postgres::mapping::{Mapping, VersionMode};
-use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
+use forebay_drivers::postgres::{OpenError, setup};
+use forebay_drivers::{Mapping, Options, VersionMode};
 
 use crate::mapping::{World, commit_of, get, key, set};
 use crate::open;
@@ -20,9 +20,9 @@ fn world() -> World {
     World::new(TABLE, &["note:{id} -> notes(id)"])
 }
 
-fn mapped(world: &World, more: &str) -> PostgresOptions {
+fn mapped(world: &World, more: &str) -> Options {
     let mapping: Mapping = format!("note:{{id}} -> notes(id){more}").parse().expect("a mapping");
-    PostgresOptions { mappings: vec![mapping], ..world.options.clone() }
+    Options { mappings: vec![mapping], ..world.options.clone() }
 }
 
 /// `store init` with a mapping that says `more`, and without a mode on the command line.
@@ -128,7 +128,7 @@ fn triggers_that_fail_are_said() {
         world.sql(write);
         let key = if column == "id" { "number" } else { "id" };
         let mapping: Mapping = format!("note:{{{key}}} -> notes({key})").parse().expect("a mapping");
-        let options = PostgresOptions { mappings: vec![mapping], ..world.options.clone() };
+        let options = Options { mappings: vec![mapping], ..world.options.clone() };
         let problems =
             || world.runtime.block_on(setup::check(&options)).expect("it can be looked at").problems.join("");
         let said = problems();

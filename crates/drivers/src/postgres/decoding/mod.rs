@@ -15,10 +15,10 @@
 //! its own, and while it goes on for longer than [`SUSPECT`], all that is cached is dropped again and again. The pause
 //! behind it is longer the longer it took.
 
+pub(super) mod decoder;
 mod line;
 pub(super) mod slot;
 
-use std::collections::{BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,17 +26,16 @@ use std::time::Duration;
 use forebay::Key;
 use forebay::store::Outside;
 use futures_util::TryStreamExt;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
+use self::decoder::{Decoded, Decoder, Decoding, Snapshot};
 use self::line::Said;
 use self::slot::{NotMade, Source};
-use super::Inner;
 use super::classify::told;
-use super::outside::{LOOK_AGAIN, Own, SUSPECT, tables_of, told_keys};
-use super::session::Session;
+use super::database::Inner;
+use crate::sql::watching::{LOOK_AGAIN, SUSPECT, told_keys};
 
 /// Most time for one look; then the connection is given up, and what the log has by then is passed over.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(120);
@@ -47,9 +46,6 @@ const LOOKS_SHARE: u32 = 5;
 /// Pause between two looks whether the log is written.
 const FLUSH_LOOK: Duration = Duration::from_millis(10);
 
-/// Keys of one look, and of transactions that are not visible yet; with more, the whole cache goes.
-const KEYS_MAX: usize = 65_536;
-
 /// Characters of a line that are read; it begins with the row, whose key mostly comes first.
 const LINE_CHARS_MAX: i32 = 65_536;
 
@@ -59,139 +55,6 @@ SELECT xid::text, left(data, $3::int) FROM pg_logical_slot_get_changes($1::text,
     'include-xids', '0', 'skip-empty-xacts', CASE WHEN $4::boolean THEN '0' ELSE '1' END)
 WHERE ($4 AND data = 'COMMIT') OR data LIKE 'table %: TRUNCATE: %' OR EXISTS (
     SELECT FROM unnest($2::text[]) AS n(name) WHERE starts_with(data, 'table ' || n.name || ': '))";
-
-/// What is visible now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Snapshot {
-    end: u64,
-    open: Vec<u64>,
-}
-
-impl Snapshot {
-    /// Reads the text of a `pg_snapshot`: `10:20:10,14,15`.
-    fn parse(text: &str) -> Option<Snapshot> {
-        let mut parts = text.split(':').skip(1);
-        let end = parts.next()?.parse().ok()?;
-        let open = parts.next()?.split(',').filter(|number| !number.is_empty());
-        Some(Snapshot { end, open: open.map(str::parse).collect::<Result<_, _>>().ok()? })
-    }
-
-    fn has_ended(&self, number: u64) -> bool {
-        number < self.end && !self.open.contains(&number)
-    }
-
-    /// The whole number of a transaction of which the log has the lower half.
-    fn whole(&self, low: u32) -> u64 {
-        let whole = (self.end & !u64::from(u32::MAX)) | u64::from(low);
-        match whole.abs_diff(self.end) < 1 << 31 {
-            true => whole,
-            false if whole > self.end => whole.saturating_sub(1 << 32),
-            false => whole + (1 << 32),
-        }
-    }
-}
-
-/// What a transaction wrote that the log has.
-struct Written {
-    number: u64,
-    /// `None`: nobody knows.
-    keys: Option<Vec<Key>>,
-}
-
-/// Where reading the log stands.
-#[derive(Default)]
-pub(super) struct Decoder {
-    slot: String,
-    /// Up to where we took the log out of it.
-    place: String,
-    session: Option<Session>,
-    sources: Vec<Source>,
-    /// The snapshot behind the last look.
-    snapshot: Snapshot,
-    /// Decoded, and not visible yet.
-    held: Vec<Written>,
-    /// Open when we began, and not decoded since.
-    open: BTreeSet<u64>,
-    /// How long the last look took.
-    took: Duration,
-    /// The newest that was asked for when it began.
-    asked: u64,
-}
-
-/// What an answer of the log says, before it is known which of it is visible.
-#[derive(Default)]
-struct Decoded {
-    written: Vec<(u32, Option<Vec<Key>>)>,
-    ended: HashSet<u32>,
-    keys: usize,
-}
-
-impl Decoded {
-    fn add(&mut self, number: u32, keys: Option<Vec<Key>>) {
-        let count = keys.as_ref().map_or(0, Vec::len);
-        let keys = keys.filter(|_| self.keys + count <= KEYS_MAX);
-        self.keys += if keys.is_some() { count } else { 0 };
-        match self.written.last_mut() {
-            // A transaction's lines stand together.
-            Some((last, all)) if *last == number => match (all.as_mut(), keys) {
-                (Some(all), Some(more)) => all.extend(more),
-                _ => *all = None,
-            },
-            _ => self.written.push((number, keys)),
-        }
-    }
-}
-
-impl Decoder {
-    /// Takes what the log said, and answers what of it is to be told: what `now`, taken behind it, sees.
-    fn take(&mut self, decoded: Decoded, now: Snapshot, own: &Own) -> Outside {
-        let ended: HashSet<u64> = decoded.ended.iter().map(|low| now.whole(*low)).collect();
-        for (low, keys) in decoded.written {
-            let number = now.whole(low);
-            let keys = keys.map(|keys| keys.into_iter().filter(|key| !own.was_ours(number, key)).collect());
-            self.held.push(Written { number, keys });
-        }
-        // Ended before this look began, and this look did not have it: the log had it before we did, or it was undone.
-        let before = std::mem::replace(&mut self.snapshot, now);
-        self.open.retain(|number| !ended.contains(number));
-        let decoded = self.open.len();
-        self.open.retain(|number| !before.has_ended(*number));
-        let mut everything = self.open.len() < decoded;
-        let (mut keys, snapshot) = (Vec::new(), &self.snapshot);
-        self.held.retain_mut(|written| {
-            let visible = snapshot.has_ended(written.number);
-            if visible {
-                match written.keys.take() {
-                    Some(of_one) => keys.extend(of_one),
-                    None => everything = true,
-                }
-            }
-            !visible
-        });
-        let held: usize = self.held.iter().map(|written| written.keys.as_ref().map_or(0, Vec::len)).sum();
-        if held > KEYS_MAX {
-            self.held.iter_mut().for_each(|written| written.keys = None);
-        }
-        if everything || keys.len() > KEYS_MAX {
-            return Outside::Everything;
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        Outside::Keys(keys)
-    }
-}
-
-/// The decoder, or the task that has it.
-pub(super) enum Decoding {
-    Idle(Box<Decoder>),
-    AtWork(JoinHandle<(Box<Decoder>, Result<Outside, String>)>),
-}
-
-impl Default for Decoding {
-    fn default() -> Decoding {
-        Decoding::Idle(Box::default())
-    }
-}
 
 impl Inner {
     /// Waits for something that the log says; everything, for as long as it can't be read.
@@ -295,7 +158,9 @@ impl Inner {
     /// Where rows lie now, all of it in the log.
     async fn sources(&self, client: &Client) -> Result<Vec<Source>, String> {
         let rows = self.rows();
-        let sources = slot::sources(client, tables_of(rows.as_ref())).await.map_err(|error| told(&error))?;
+        let sources = slot::sources(client, rows.as_ref().map_or(&[], |rows| &rows.tables))
+            .await
+            .map_err(|error| told(&error))?;
         sources.iter().find_map(Source::unlogged).map_or(Ok(sources), Err)
     }
 
@@ -319,7 +184,7 @@ impl Inner {
                 decoded.add(number, None);
             }
             for source in decoder.sources.iter().filter(|_| truncated.is_empty()) {
-                for table in tables_of(mapped.as_ref()).iter().filter(|table| source.is_of(table)) {
+                for table in mapped.iter().flat_map(|rows| &rows.tables).filter(|table| source.is_of(table)) {
                     match line::said(line, &source.name, &table.mapping.key, source.identified(table)) {
                         Some(Said::Keys(keys)) => {
                             let named = keys.iter().filter_map(|key| table.mapping.pattern.join(key));
@@ -373,77 +238,4 @@ async fn flushed(client: &Client) -> Result<(), Error> {
 async fn snapshot(client: &Client) -> Result<Snapshot, String> {
     let row = client.query_one("SELECT pg_current_snapshot()::text", &[]).await.map_err(|error| told(&error))?;
     Snapshot::parse(row.get(0)).ok_or_else(|| "the server's snapshot has another form".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        Key::new(0, name.as_bytes())
-    }
-
-    fn decoded(of: &[(u32, &str)]) -> Decoded {
-        let mut decoded = Decoded::default();
-        for (number, name) in of {
-            decoded.add(*number, Some(vec![key(name)]));
-            decoded.ended.insert(*number);
-        }
-        decoded
-    }
-
-    fn at(text: &str) -> Snapshot {
-        Snapshot::parse(text).expect("a snapshot")
-    }
-
-    #[test]
-    fn snapshots_are_read() {
-        assert_eq!(at("10:20:10,14"), Snapshot { end: 20, open: vec![10, 14] });
-        assert_eq!(at("10:10:"), Snapshot { end: 10, open: Vec::new() });
-        assert!(Snapshot::parse("10:20").is_none() && Snapshot::parse("a:b:c").is_none());
-        let snapshot = at("10:20:10,14");
-        assert!(snapshot.has_ended(9) && snapshot.has_ended(11) && !snapshot.has_ended(14) && !snapshot.has_ended(20));
-        let late = at("8589934590:8589934600:");
-        // The newest may not have ended for any snapshot yet.
-        assert_eq!((late.whole(7), late.whole(8), late.whole(u32::MAX)), (8_589_934_599, 8_589_934_600, 8_589_934_591));
-    }
-
-    /// What the log has is told when it is visible, not before.
-    #[test]
-    fn what_is_not_visible_yet_is_held() {
-        let (mut decoder, own) = (Decoder { snapshot: at("10:10:"), ..Decoder::default() }, Own::default());
-        let told = decoder.take(decoded(&[(10, "a"), (11, "b")]), at("10:12:10"), &own);
-        assert_eq!(told, Outside::Keys(vec![key("b")]));
-        assert_eq!(decoder.take(Decoded::default(), at("10:13:10"), &own), Outside::Keys(Vec::new()));
-        assert_eq!(decoder.take(Decoded::default(), at("13:13:"), &own), Outside::Keys(vec![key("a")]));
-        assert!(decoder.held.is_empty());
-    }
-
-    /// The log may have had a transaction before we began, and nobody could see it.
-    #[test]
-    fn who_was_open_at_the_beginning_is_waited_for() {
-        let own = Own::default();
-        let begin = || Decoder { snapshot: at("10:12:10,11"), open: [10, 11].into(), ..Decoder::default() };
-        let mut decoder = begin();
-        assert_eq!(decoder.take(decoded(&[(10, "a")]), at("11:12:11"), &own), Outside::Keys(vec![key("a")]));
-        assert_eq!(decoder.take(Decoded::default(), at("12:12:"), &own), Outside::Keys(Vec::new()), "it may come yet");
-        assert_eq!(decoder.take(Decoded::default(), at("12:12:"), &own), Outside::Everything);
-        assert_eq!(decoder.take(Decoded::default(), at("12:12:"), &own), Outside::Keys(Vec::new()));
-    }
-
-    #[test]
-    fn what_is_ours_is_not_told() {
-        let (mut decoder, mut own) = (Decoder { snapshot: at("10:10:"), ..Decoder::default() }, Own::default());
-        own.add(10, vec![key("a")]);
-        let told = decoder.take(decoded(&[(10, "a"), (10, "cascade")]), at("11:11:"), &own);
-        assert_eq!(told, Outside::Keys(vec![key("cascade")]));
-    }
-
-    #[test]
-    fn what_is_too_much_is_everything() {
-        let mut decoder = Decoder { snapshot: at("10:10:"), ..Decoder::default() };
-        let mut many = Decoded::default();
-        (0..=KEYS_MAX).for_each(|number| many.add(10, Some(vec![key(&number.to_string())])));
-        assert_eq!(decoder.take(many, at("11:11:"), &Own::default()), Outside::Everything);
-    }
 }

@@ -7,7 +7,7 @@
 use tokio_postgres::{Client, Error};
 
 use super::super::classify::told;
-use super::super::mapping::catalogue::{Table, quoted};
+use crate::sql::table::{Table, quoted};
 
 /// The plugin that says what a transaction has written: of those that come with the server, the one that needs nothing
 /// in the database but the slot.
