@@ -11,8 +11,7 @@ use syn::visit::Visit;
 use super::tree::{File, Tree, only_for_tests};
 
 /// Files of each crate that are in circles. A number only falls; the aim is none.
-const IN_CIRCLES: &[(&str, usize)] =
-    &[("cache", 12), ("cli", 27), ("client", 14), ("forebay", 70), ("server", 86), ("workload", 13)];
+const IN_CIRCLES: &[(&str, usize)] = &[("cache", 4), ("forebay", 70), ("server", 86)];
 
 /// A name that a module knows by `use`.
 struct Alias {
@@ -283,8 +282,11 @@ impl Visit<'_> for Names {
 
     /// The arguments of a macro, as far as they are paths.
     fn visit_macro(&mut self, item: &syn::Macro) {
+        // `pub(super)` in a macro uses nothing either.
         super::rooms::paths_in(item.tokens.clone(), &mut |path| {
-            self.used.insert(path);
+            if path.len() > 1 || !["crate", "self", "super"].contains(&path[0].as_str()) {
+                self.used.insert(path);
+            }
         });
         syn::visit::visit_macro(self, item);
     }

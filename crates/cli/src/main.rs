@@ -87,7 +87,7 @@ fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
-        Some(("man", matches)) => man::run(matches),
+        Some(("man", matches)) => man::run(matches, command_line::command()),
         Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         Some((name, matches)) => around::run(name, matches),

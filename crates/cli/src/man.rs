@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use crate::command_line;
 use crate::error::CommandError;
 use crate::say;
 
@@ -25,12 +24,12 @@ pub fn command() -> Command {
     )
 }
 
-/// Writes them.
-pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+/// Writes those of `program` and its commands.
+pub fn run(matches: &ArgMatches, program: Command) -> Result<(), CommandError> {
     let Some(folder) = matches.get_one::<PathBuf>("folder") else { return Ok(()) };
     let wrong = |error: std::io::Error| CommandError::Usage(format!("{}: {error}; check FOLDER", folder.display()));
     std::fs::create_dir_all(folder).map_err(wrong)?;
-    clap_mangen::generate_to(command_line::command(), folder).map_err(wrong)?;
+    clap_mangen::generate_to(program, folder).map_err(wrong)?;
     say::result(&format!("the manual pages are in {}; man -l {0}/forebay.1\n", folder.display()))?;
     Ok(())
 }

@@ -64,3 +64,20 @@ fn stdout(text: &str) -> io::Result<()> {
 fn lost(error: &io::Error) -> CommandError {
     CommandError::Failed(format!("can't write to standard output: {error}; what was to be said is lost"))
 }
+
+/// Says on stderr how many malformed records were passed over, if any, and what was wrong with the first.
+#[cfg(feature = "lab")]
+pub fn skipped(skipped: u64, first: Option<&str>) {
+    let first = first.unwrap_or("not known");
+    match skipped {
+        0 => {}
+        1 => note(format_args!("forebay: 1 malformed record was passed over: {first}")),
+        _ => note(format_args!("forebay: {skipped} malformed records were passed over, the first: {first}")),
+    }
+}
+
+/// Says on stderr what has to be known of how a trace was read.
+#[cfg(feature = "lab")]
+pub fn warnings(trace: &std::path::Path, warnings: &[String]) {
+    warnings.iter().for_each(|warning| note(format_args!("forebay: {}: {warning}", trace.display())));
+}

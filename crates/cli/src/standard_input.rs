@@ -162,8 +162,8 @@ impl Kept {
         tools::convert(&mut records, &mut writer, || progress.advance(1)).map_err(failed)?;
         writer.finish().map_err(failed)?;
         progress.end();
-        crate::trace::say_warnings(Path::new(STANDARD_INPUT), &records.warnings());
-        crate::trace::say_skipped(records.skipped(), records.first_skipped());
+        say::warnings(Path::new(STANDARD_INPUT), &records.warnings());
+        say::skipped(records.skipped(), records.first_skipped());
         Ok(Kept { file, skipped: records.skipped() })
     }
 

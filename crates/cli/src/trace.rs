@@ -229,8 +229,8 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
         description.name_hints(dictionary);
     }
     say::result(&description.to_table(records.dictionary()))?;
-    say_skipped(records.skipped(), records.first_skipped());
-    say_warnings(trace, &records.warnings());
+    say::skipped(records.skipped(), records.first_skipped());
+    say::warnings(trace, &records.warnings());
     Ok(())
 }
 
@@ -251,8 +251,8 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
         let out = out.display();
         say::note(format_args!("forebay: {out} leaves out what CSV has no place for: {what}; .fbt has it all"));
     }
-    say_skipped(records.skipped(), records.first_skipped());
-    say_warnings(trace, &records.warnings());
+    say::skipped(records.skipped(), records.first_skipped());
+    say::warnings(trace, &records.warnings());
     Ok(())
 }
 
@@ -287,8 +287,8 @@ fn made(
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     say::result(&format!("{count} records in {}\n", out.display()))?;
     let first = records.iter().find_map(|records| records.first_skipped());
-    say_skipped(records.iter().map(|records| records.skipped()).sum(), first);
-    traces.iter().zip(&records).for_each(|(trace, records)| say_warnings(trace, &records.warnings()));
+    say::skipped(records.iter().map(|records| records.skipped()).sum(), first);
+    traces.iter().zip(&records).for_each(|(trace, records)| say::warnings(trace, &records.warnings()));
     Ok(())
 }
 
@@ -314,19 +314,4 @@ fn not_empty(requests: u64, trace: &Path, records: &Records) -> Result<(), Comma
 
 fn failed(path: &Path, error: &TraceError) -> CommandError {
     CommandError::Failed(format!("{}: {error}", path.display()))
-}
-
-/// Says on stderr how many malformed records were passed over, if any, and what was wrong with the first.
-pub fn say_skipped(skipped: u64, first: Option<&str>) {
-    let first = first.unwrap_or("not known");
-    match skipped {
-        0 => {}
-        1 => say::note(format_args!("forebay: 1 malformed record was passed over: {first}")),
-        _ => say::note(format_args!("forebay: {skipped} malformed records were passed over, the first: {first}")),
-    }
-}
-
-/// Says on stderr what has to be known of how a trace was read.
-pub fn say_warnings(trace: &Path, warnings: &[String]) {
-    warnings.iter().for_each(|warning| say::note(format_args!("forebay: {}: {warning}", trace.display())));
 }

@@ -8,7 +8,7 @@ use forebay::value::{Blob, Data, Hash, List, Set, Value};
 use forebay::version::Version;
 use forebay_protocol::Reply;
 
-use crate::copies::Copy;
+use crate::copy::Copy;
 use crate::error::Error;
 
 /// What LEASE GET tells of one key.

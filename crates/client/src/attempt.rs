@@ -21,7 +21,7 @@ use forebay_protocol::Reply;
 
 use crate::answer::{Executed, Stale};
 use crate::buffer::{Buffer, Ends};
-use crate::copies::{Copy, Span, Wanted};
+use crate::copy::{Copy, Span, Wanted};
 use crate::error::{CommitId, Error, shown};
 use crate::moment::{self, Floor, Level};
 use crate::mutation::{Fault, on};

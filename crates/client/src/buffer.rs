@@ -9,7 +9,7 @@ use forebay::change::{Change, apply};
 use forebay::key::Key;
 use forebay::value::Value;
 
-use crate::copies::Copy;
+use crate::copy::Copy;
 use crate::error::{Error, shown};
 use crate::write::Write;
 

@@ -23,6 +23,15 @@ pub struct Client {
     level: Level,
 }
 
+impl Options {
+    /// Connects, and shows by one connection that address, TLS and password are right.
+    pub async fn connect(self) -> Result<Client, Error> {
+        self.check()?;
+        let id = self.ground.id().ok();
+        Client::open(Options { id, ..self }).await
+    }
+}
+
 impl Client {
     pub(crate) async fn open(options: Options) -> Result<Client, Error> {
         let shared = Arc::new(Shared::new(options)?);

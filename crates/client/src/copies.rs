@@ -10,17 +10,18 @@
 //! A copy that was found stale leaves a note: the version that the key has. By rule 2, it keeps older answers out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use forebay::key::Key;
-use forebay::lease::{Bounds, Gaps, Leases, ReadGap};
+use forebay::lease::{Bounds, Gaps, Leases};
 use forebay::value::Value;
 use forebay::version::Version;
 use forebay_cache::{Cache, Op};
 
 use crate::admission::Admission;
 use crate::answer::Told;
+use crate::copy::{Copy, Span, Used, Wanted};
 use crate::error::Error;
 use crate::ground::Ground;
 use crate::mutation::{Fault, on};
@@ -30,60 +31,8 @@ use crate::statistics::Counts;
 /// No lease is longer.
 pub const LEASE_MAX: Duration = Duration::from_secs(86_400);
 
-/// Bytes of a copy beside key, document and [`Copy`]: the engine's entry, and counts of references.
-const ENTRY_BYTES: usize = 96;
-
 /// Bytes of a document that a request names at most.
 const NAMED_BYTES_MAX: usize = 16 << 10;
-
-/// What is known of one key.
-#[derive(Debug)]
-pub struct Copy {
-    /// The document; `None`: there is none, or only the version is known.
-    pub value: Option<Value>,
-    /// Its version, or that of its absence.
-    pub version: Version,
-    /// Whether there is a document.
-    pub present: bool,
-    /// All up to it was published before the document was read, and nothing will be published at or below it.
-    pub as_of: Option<Version>,
-    /// Before the request was sent that brought this.
-    pub asked: Instant,
-    /// From then on it is absent.
-    pub expires: Option<Instant>,
-    /// After its answer came.
-    learned: Instant,
-    /// Until then it is worth using.
-    until: Instant,
-    writes: f64,
-    used: Mutex<Used>,
-}
-
-/// How a copy is used, over all copies of its document one after the other.
-#[derive(Clone, Copy, Debug, Default)]
-struct Used {
-    gap: ReadGap,
-    /// Reads that it served since the server was told.
-    hits: u64,
-}
-
-/// When a request was sent, and when its answer came.
-#[derive(Clone, Copy, Debug)]
-pub struct Span {
-    /// Before the request was sent.
-    pub asked: Instant,
-    /// After the answer came.
-    pub learned: Instant,
-}
-
-/// How old a copy may be.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// The present moment.
-    pub now: Instant,
-    /// What was asked for before is too old.
-    pub since: Option<Instant>,
-}
 
 /// The copies of one client, over all its sessions.
 pub struct Copies {
@@ -97,49 +46,6 @@ pub struct Copies {
     incarnation: AtomicU64,
     latest: Mutex<Option<Instant>>,
     counts: Arc<Counts>,
-}
-
-impl Copy {
-    fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What is newer is greater.
-    fn order(&self) -> (Version, bool, Option<Version>, Instant) {
-        (self.version, !self.present, self.as_of, self.asked)
-    }
-
-    /// Whether it is newer than `known`.
-    fn supersedes(&self, known: &Copy) -> bool {
-        self.follows(known) || self.order() > known.order() || on(Fault::LateAnswerKept)
-    }
-
-    /// Whether it tells of the document that `other` tells of.
-    pub fn is_of(&self, other: &Copy) -> bool {
-        (self.version, self.present) == (other.version, other.present)
-    }
-
-    /// Whether it was asked for after `known` was there.
-    pub fn follows(&self, known: &Copy) -> bool {
-        self.asked >= known.learned
-    }
-
-    /// This document as of what `later` says, which tells of another.
-    pub fn as_of_answer(&self, later: &Copy) -> Arc<Copy> {
-        let (value, version, present, expires) = (self.value.clone(), self.version, self.present, self.expires);
-        let Copy { as_of, asked, learned, until, writes, .. } = *later;
-        let used = Mutex::new(*self.used());
-        Arc::new(Copy { value, version, present, as_of, asked, expires, learned, until, writes, used })
-    }
-
-    /// Whether its document is there at `now`, as far as it is known.
-    pub fn lives(&self, now: Instant) -> bool {
-        self.expires.is_none_or(|at| now < at)
-    }
-
-    fn bytes(&self) -> usize {
-        size_of::<Copy>() + ENTRY_BYTES + self.value.as_ref().map_or(0, Value::size)
-    }
 }
 
 impl Copies {

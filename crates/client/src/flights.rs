@@ -18,13 +18,11 @@ use futures_util::FutureExt;
 use futures_util::future::Shared as Told;
 use tokio::sync::oneshot;
 
-use crate::copies::Copy;
-use crate::error::Error;
+use crate::copy::Copy;
 use crate::mutation::{Fault, on};
-use crate::shared::Shared;
 
 /// The answer of a request, once it is there. All that wait for it are told, in the order in which they came.
-type Answer = Told<oneshot::Receiver<Arc<Copy>>>;
+pub(crate) type Answer = Told<oneshot::Receiver<Arc<Copy>>>;
 
 /// Requests that are on their way.
 #[derive(Default)]
@@ -37,14 +35,15 @@ struct Flight {
 }
 
 /// Those of one attempt: over when this is dropped.
-struct Own<'s> {
+pub(crate) struct Own<'s> {
     flights: &'s Flights,
-    requests: BTreeMap<Key, (Answer, oneshot::Sender<Arc<Copy>>)>,
+    /// The keys that are asked for, and where their answers go.
+    pub(crate) requests: BTreeMap<Key, (Answer, oneshot::Sender<Arc<Copy>>)>,
 }
 
 impl Own<'_> {
     /// They are over; where their answers go.
-    fn end(&mut self) -> impl Iterator<Item = (Key, oneshot::Sender<Arc<Copy>>)> {
+    pub(crate) fn end(&mut self) -> impl Iterator<Item = (Key, oneshot::Sender<Arc<Copy>>)> {
         let mut flights = self.flights.lock();
         for (key, (answer, _)) in &self.requests {
             // A later one may have taken its place.
@@ -69,7 +68,7 @@ impl Flights {
     }
 
     /// Of `keys`, those whose requests the caller has to send, and the answers to wait for of the others.
-    fn join(&self, keys: &[Key], since: Option<Instant>, now: Instant) -> (Own<'_>, Vec<(Key, Answer)>) {
+    pub(crate) fn join(&self, keys: &[Key], since: Option<Instant>, now: Instant) -> (Own<'_>, Vec<(Key, Answer)>) {
         let (mut requests, mut others) = (BTreeMap::new(), Vec::new());
         let mut flights = self.lock();
         for key in keys {
@@ -86,39 +85,4 @@ impl Flights {
         }
         (Own { flights: self, requests }, others)
     }
-}
-
-/// The documents of `keys`, by requests that were sent at `since` or later: those of others, and one for the rest. That
-/// one names `have` as well, and what is known of those is given back too. Without it they are not looked at.
-pub async fn fetch(
-    shared: &Shared,
-    keys: &[Key],
-    have: &[(Key, Arc<Copy>)],
-    since: Option<Instant>,
-) -> Result<BTreeMap<Key, Arc<Copy>>, Error> {
-    let (mut own, others) = shared.flights.join(keys, since, shared.ground().now());
-    let mut fetched = BTreeMap::new();
-    if !own.requests.is_empty() {
-        let asked: Vec<Key> = own.requests.keys().cloned().collect();
-        fetched = shared.fetch(&asked, have).await?;
-    }
-    for (key, sender) in own.end() {
-        if let Some(copy) = fetched.get(&key) {
-            // It is none's loss if no other one waits.
-            let _ = sender.send(copy.clone());
-        }
-    }
-    let mut left = Vec::new();
-    for (key, answer) in others {
-        match answer.await {
-            Ok(copy) if copy.lives(shared.ground().now()) || on(Fault::FlightOutlived) => {
-                fetched.insert(key, copy);
-            }
-            _ => left.push(key),
-        }
-    }
-    if !left.is_empty() {
-        fetched.extend(shared.fetch(&left, &[]).await?);
-    }
-    Ok(fetched)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use forebay::version::Version;
 
-use crate::copies::Copy;
+use crate::copy::Copy;
 use crate::mutation::{Fault, on};
 
 /// How new what a transaction reads has to be. All of them are serializable.

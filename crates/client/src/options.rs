@@ -8,7 +8,6 @@ use forebay::key::SPACES;
 use forebay::lease::{Bounds, Leases};
 use rustls::ClientConfig;
 
-use crate::client::Client;
 use crate::error::Error;
 use crate::ground::Ground;
 use crate::moment::Level;
@@ -23,7 +22,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The options of a [`Client`]; [`Options::connect`] makes it.
+/// The options of a [`Client`](crate::Client); [`Options::connect`] makes it.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) address: String,
@@ -171,8 +170,8 @@ impl Options {
         self
     }
 
-    /// Connects, and shows by one connection that address, TLS and password are right.
-    pub async fn connect(self) -> Result<Client, Error> {
+    /// Whether they fit together.
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |name, why: &str| Err(Error::Option { name, why: why.into() });
         if self.space >= SPACES {
             return wrong("space", &format!("{} is none of 0 to {}", self.space, SPACES - 1));
@@ -192,8 +191,7 @@ impl Options {
                 return wrong(name, "it is a share of the reads; choose one from 0 to 1");
             }
         }
-        let id = self.ground.id().ok();
-        Client::open(Options { id, ..self }).await
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay::key::Key;
 
-use crate::copies::Copy;
+use crate::copy::Copy;
 
 /// More keys than this have an index.
 const SEARCHED_MAX: usize = 8;

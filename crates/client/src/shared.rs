@@ -9,7 +9,8 @@ use forebay_protocol::Reply;
 
 use crate::answer::{self, Executed, Outcome};
 use crate::connection::Batch;
-use crate::copies::{Copies, Copy, Span};
+use crate::copies::Copies;
+use crate::copy::{Copy, Span};
 use crate::error::{CommitId, Error};
 use crate::flights::Flights;
 use crate::ground::Ground;

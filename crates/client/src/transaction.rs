@@ -9,7 +9,7 @@ use forebay::value::{Blob, Data, Hash, List, Set, Value};
 
 use crate::attempt::Attempt;
 use crate::error::{Error, shown};
-use crate::flights;
+use crate::fetch;
 use crate::shared::Shared;
 use crate::write::Write;
 
@@ -55,7 +55,7 @@ impl Transaction {
             let have = attempt.have(&self.shared, &looked);
             (looked, have, attempt.since(self.shared.ground().now()))
         };
-        match flights::fetch(&self.shared, &looked.missing, &have, since).await {
+        match fetch::fetch(&self.shared, &looked.missing, &have, since).await {
             Ok(fetched) => self.attempt().take_all(looked, fetched),
             Err(error) => {
                 self.attempt().is_broken = true;

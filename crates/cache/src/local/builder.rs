@@ -4,15 +4,15 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Cause, HeldGuard, HeldListener, Life, NEVER, Pointers};
+use crate::engine::{Cause, HeldGuard, HeldListener, Life, Pointers};
 use crate::policy::{Choice, PolicyError, Unit, choose};
 
+use super::cache::{Cache, Entry, Lifetimes, Weigher};
 use super::counters::Counters;
 use super::flight::Flights;
 use super::hashing::Hashing;
 use super::life::{Clock, Lifetime, Time};
 use super::tags::{Tagger, Tags};
-use super::{Cache, Entry, Lifetimes, Weigher};
 
 /// Is told what left.
 type Listener<K, V> = Box<dyn Fn(&K, &V, Cause) + Send + Sync>;
@@ -344,12 +344,6 @@ impl<K, V, S> Builder<K, V, S> {
             tagger: self.tagger,
             policy: self.policy.map_or(String::new(), |choice| choice.to_string()),
         }
-    }
-}
-
-impl<K, V> Entry<K, V> {
-    pub(super) fn until(&self) -> u64 {
-        self.about.as_ref().map_or(NEVER, |about| about.times.until())
     }
 }
 

@@ -18,6 +18,7 @@
 //! run under one. Whatever of it panics leaves each entry whole or out, and no lock poisoned.
 
 mod builder;
+mod cache;
 mod compute;
 mod counters;
 mod explain;
@@ -31,6 +32,7 @@ mod pins;
 mod portable;
 mod scan;
 mod snapshot;
+mod tagged;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -38,18 +40,18 @@ mod upkeep;
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::engine::{Cause, Due, Guard, NEVER, Pointers, Put, Rule, Under};
+use crate::engine::{Cause, Due, Guard, NEVER, Put, Rule, Under};
 
 pub use builder::Builder;
+pub use cache::Cache;
+use cache::{Entry, Newcomer};
 pub use compute::{COMPUTE_TRIES_MAX, Computed, Op};
-use counters::Counters;
 pub use counters::Statistics;
-use flight::Flights;
 pub use guarded::Guarded;
 pub use hashing::Hashing;
-use life::{About, Time};
+use life::About;
 pub use life::{Clock, Lifetime};
 pub use load::{LoadError, OwnKey};
 pub use memoize::memoize;
@@ -59,81 +61,7 @@ pub use scan::Iter;
 #[doc(hidden)] // For files of forebay's server.
 pub use snapshot::{BlockReader, BlockWriter, NoBlock};
 pub use snapshot::{Damage, Loaded, Saved, SnapshotError};
-use tags::Tagger;
 pub use tags::{TAG_WEIGHT, TAGS_MAX, Tags};
-
-/// Says what an entry weighs.
-type Weigher<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
-
-/// Says how long an entry lives.
-type Lifetimes<K, V> = dyn Fn(&K, &V) -> Lifetime + Send + Sync;
-
-/// What is kept of a key.
-struct Entry<K, V> {
-    key: K,
-    value: V,
-    /// None: it does not expire and has no tags.
-    about: Option<Box<About>>,
-}
-
-/// An entry that is to come in.
-struct Newcomer<K, V> {
-    entry: Entry<K, V>,
-    weight: usize,
-    /// When it was made, if that matters.
-    now: u64,
-}
-
-/// A cache for many threads. A hit takes no lock, and writes nothing to the cache once its entry is marked as hit
-/// often.
-///
-/// ```
-/// use forebay_cache::Cache;
-///
-/// let cache: Cache<String, Vec<u8>> = Cache::new(1000);
-/// assert!(cache.insert("a".to_string(), vec![1, 2]));
-/// assert_eq!(cache.get("a"), Some(vec![1, 2]));
-/// assert_eq!(cache.with("a", |bytes| bytes.len()), Some(2));
-/// assert!(cache.contains("a") && !cache.contains("b"));
-/// assert_eq!(cache.remove("a"), Some(vec![1, 2]));
-/// assert_eq!(cache.get("a"), None);
-/// ```
-///
-/// It is shared by threads if its keys and values are:
-///
-/// ```compile_fail
-/// let cache: forebay_cache::Cache<u64, std::rc::Rc<u64>> = forebay_cache::Cache::new(10);
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| cache.contains(&1));
-/// });
-/// ```
-///
-/// # Fork
-///
-/// A process that is forked while no other thread uses the cache has a copy of it. Parent and child each go on with
-/// their own: neither sees what the other changes. If another thread did use it, the child must not: a lock that this
-/// thread had is never given back there, nor is what it read ever dropped, and who waits for its load waits for ever.
-/// A child that only runs another program (`exec`) is in no danger.
-pub struct Cache<K, V, S = Hashing> {
-    entries: Pointers<Entry<K, V>>,
-    hasher: S,
-    weigher: Option<Weigher<K, V>>,
-    /// Of entries of which nothing else is said.
-    lifetime: Lifetime,
-    lifetimes: Option<Box<Lifetimes<K, V>>>,
-    /// An entry that may expire was stored: only then is the clock asked.
-    has_times: AtomicBool,
-    /// Nothing may expire and nothing is counted: a hit looks no further.
-    is_plain: AtomicBool,
-    time: Time,
-    flights: Flights<K, V>,
-    counters: Option<Box<Counters>>,
-    /// Hashes tags; a cache that is given no hasher has this one.
-    hashing: Hashing,
-    tagger: Option<Box<Tagger<K, V>>>,
-    /// The policy as a program names it; empty: the built-in one.
-    policy: String,
-}
 
 impl<K: Hash + Eq, V> Cache<K, V> {
     /// A cache of at most `capacity` entries; with 0 it stores nothing.

@@ -5,32 +5,27 @@
 
 mod frame;
 mod index;
+mod parts;
+mod replay;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Access, Hits, Learned, NothingLearned, Order, Policy, Settings, Why};
+use super::access::{Access, Why};
+use super::order::{Learned, NothingLearned, Order};
+use super::record::{Policy, Settings};
+use super::unit::Hits;
 use crate::hint::{HintMeaning, HintSet};
-use frame::Frame;
-pub use frame::{NumberedRequests, Replay};
-pub use index::{Hashed, Index, Numbered};
+pub use index::Index;
+use parts::Frame;
+pub use parts::{Hashed, Numbered, Served};
+pub use replay::{NumberedRequests, Replay};
 
 /// One policy over one partition.
 pub struct Bare<I = Hashed> {
     learned: Arc<dyn Learned>,
     order: Box<dyn Order>,
     frame: Frame<I>,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// It was cached.
-    Hit,
-    /// It was not, and is now.
-    Inserted,
-    /// It was not, and is not: the policy did not let it in, it is larger than the capacity, or all else is pinned.
-    Refused,
 }
 
 impl Bare {

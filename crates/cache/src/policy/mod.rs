@@ -52,6 +52,7 @@ mod sketch;
 mod slru;
 mod tq;
 mod two_q;
+mod unit;
 mod w_tinylfu;
 
 pub use access::{Access, AccessKind, Hit, MARKS_MAX, Slot, Why};

@@ -9,43 +9,29 @@
 //! `$1` and `?` say nothing of where their value comes from. What does is the column that they are compared with, or
 //! that they are assigned to. A file without annotations is read so as well, its literals included (`proposal`).
 
+mod access;
 mod columns;
 mod compared;
 mod joined;
 mod proposal;
 mod statement;
+mod text;
 mod transaction;
 
 use forebay::graph::Graph;
-use sqlparser::dialect::GenericDialect;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use forebay_server::graphs::TYPES_MAX;
 use proposal::Proposal;
 use statement::Statement;
+use text::{Wrong, names, tokens, wrong};
 use transaction::Type;
 
 const ANNOTATIONS: &str = "@transaction, @name, @after, @let";
 
-/// What is wrong, and in which line.
-#[derive(Debug)]
-struct Wrong {
-    line: u64,
-    why: String,
-}
-
-fn wrong<T>(line: u64, why: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong { line, why: why.into() })
-}
-
 /// The types of a text.
 pub fn parse(text: &str) -> Result<Vec<(String, Graph)>, String> {
     read(text).map_err(|Wrong { line, why }| format!("line {line}: {why}"))
-}
-
-fn tokens(text: &str, first_line: u64) -> Result<Vec<TokenWithSpan>, Wrong> {
-    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
-    tokens.map_err(|error| Wrong { line: first_line + error.location.line.saturating_sub(1), why: error.message })
 }
 
 fn read(text: &str) -> Result<Vec<(String, Graph)>, Wrong> {
@@ -131,15 +117,6 @@ fn finish(types: &mut [Type], tokens: Vec<TokenWithSpan>) -> Result<(), Wrong> {
         Statement::Asks(accesses) => of.add(line, accesses, &names),
         _ => Ok(()),
     }
-}
-
-/// Names after colons, with their lines.
-fn names(tokens: &[TokenWithSpan]) -> Vec<(u64, String)> {
-    let name = |pair: &[TokenWithSpan]| match (&pair[0].token, &pair[1].token) {
-        (Token::Colon, Token::Word(word)) => Some((pair[0].span.start.line, word.value.to_lowercase())),
-        _ => None,
-    };
-    tokens.windows(2).filter_map(name).collect()
 }
 
 #[cfg(test)]

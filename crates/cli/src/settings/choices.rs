@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay::store::embedded::Durability as Flush;
-use forebay_drivers::{Address, OutsideBy};
+use forebay_drivers::Address;
 
 /// How many threads serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +119,4 @@ pub enum UnwatchedMs {
     Off,
     /// So many ms.
     After(u64),
-}
-
-/// Whether what other programs write is wanted to be seen.
-pub(super) fn watches(settings: &super::Settings) -> bool {
-    settings.outside != OutsideBy::Off
 }

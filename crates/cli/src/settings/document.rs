@@ -2,7 +2,8 @@
 
 #![cfg(test)]
 
-use super::{GROUPS, SETTINGS, Setting};
+use super::setting::{GROUPS, Setting};
+use super::table::SETTINGS;
 
 fn row(setting: &Setting) -> String {
     let value = setting.value.replace('|', "\\|");

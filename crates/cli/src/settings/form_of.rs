@@ -8,9 +8,10 @@ use forebay::policy::Choice;
 use forebay::txn::OnWrite;
 
 use super::choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
-use super::form::OutsideWord;
-use super::form::{
-    AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
+use super::form::Form;
+use super::forms::OutsideWord;
+use super::forms::{
+    AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Hosts, LogFormatWord,
     LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, PolicyNames, StaleMs, Store, Switch,
     ThreadCount, UnwatchedWord,
 };

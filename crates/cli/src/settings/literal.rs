@@ -1,6 +1,6 @@
 //! Values as the configuration file has them.
 
-use super::Setting;
+use super::setting::Setting;
 
 impl Setting {
     /// The text of a value as TOML.

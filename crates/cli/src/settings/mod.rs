@@ -10,309 +10,39 @@ mod document;
 mod error;
 mod form;
 mod form_of;
+mod forms;
 mod keys;
 mod literal;
 mod map;
 mod names;
 mod number;
+mod setting;
 mod shadows;
 mod shares;
 mod store;
+mod table;
 mod typed;
+mod values;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 
-use forebay::outage::{BreakerSettings, OnConflict};
-use forebay::policy::{Choice, choose};
-use forebay::txn::{OnWrite, TxnLimits};
-use forebay_server::ServerLimits;
+use forebay::cache::Sample;
+use forebay_drivers::OutsideBy;
+use forebay_server::shadow::ShadowOptions;
 
-pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
+pub use choices::{Drain, LogFormat, LogLevel, OnOutage, StoreChoice, UnwatchedMs};
 pub use error::SettingsError;
-use form::OutsideWord;
-use form::{
-    AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Form, Hosts, LogFormatWord,
-    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, PolicyNames, StaleMs, Store, Switch,
-    ThreadCount, UnwatchedWord,
-};
-use form_of::FormOf;
-use keys::KeysWord;
-use map::Maps;
+use form::Form;
 pub use names::{is_like, misspelt};
-use number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
+use number::Bytes;
 #[cfg(feature = "lab")]
 pub use number::{PARTITIONS_MAX, THREADS_MAX};
-use shadows::ShadowSettings;
+pub use setting::GROUPS;
+pub use table::SETTINGS;
 pub use typed::{Origin, Typed, arguments};
+pub use values::{MEMORY_BYTES_MIN, Settings};
 
 use crate::secret;
-
-/// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
-pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
-
-/// All settings, validated.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where Redis clients connect.
-    pub listen: Option<SocketAddr>,
-    /// Where browsers and Prometheus connect.
-    pub http: Option<SocketAddr>,
-    /// Names by which browsers may ask for it.
-    pub http_hosts: Vec<String>,
-    /// A file with the hash of the password.
-    pub password_file: Option<PathBuf>,
-    /// A file with users.
-    pub users_file: Option<PathBuf>,
-    /// Where Redis clients connect with TLS.
-    pub tls_listen: Option<SocketAddr>,
-    /// The server's certificate.
-    pub tls_cert: Option<PathBuf>,
-    /// Its key.
-    pub tls_key: Option<PathBuf>,
-    /// Roots of clients' certificates.
-    pub tls_client_ca: Option<PathBuf>,
-    /// Whether to serve addresses that others can reach to whoever comes.
-    pub allow_public_without_password: bool,
-    /// Threads that serve.
-    pub threads: Threads,
-    /// Where the truth lives.
-    pub store: StoreChoice,
-    /// Most time that one call to a database may take, in ms.
-    pub store_timeout_ms: u64,
-    /// Commits to a database at a time.
-    pub store_writers: usize,
-    /// Bytes of a row of a mapped table, at most.
-    pub row_bytes_max: usize,
-    /// A file with the password for a database.
-    pub store_password_file: Option<PathBuf>,
-    /// Which keys are rows of which tables.
-    pub maps: Vec<forebay_drivers::Mapping>,
-    /// Which other keys are documents beside them.
-    pub keys: Vec<forebay_drivers::Keys>,
-    /// How what other programs write is seen.
-    pub outside: forebay_drivers::OutsideBy,
-    /// Pause between two looks at what other programs have written, in ms.
-    pub outside_ms: u64,
-    /// How long what is cached of a table that nothing watches is believed.
-    pub unwatched_ms: UnwatchedMs,
-    /// When a commit is safe on disk.
-    pub durability: Durability,
-    /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
-    pub sync_ms: u64,
-    /// What becomes of writes while the database is down.
-    pub on_outage: OnOutage,
-    /// Where they are kept.
-    pub journal: PathBuf,
-    /// Room for them, in bytes.
-    pub outage_bytes_max: u64,
-    /// When a database counts as down.
-    pub breaker: BreakerSettings,
-    /// In which order what was kept is applied.
-    pub drain: Drain,
-    /// Batches on their way to the database at a time.
-    pub drain_workers: usize,
-    /// Transactions that are applied per second at most; 0: no limit.
-    pub drain_per_second_max: u64,
-    /// What becomes of those that read what others have changed since.
-    pub on_conflict: OnConflict,
-    /// What becomes of the cached copy of what is written.
-    pub on_write: OnWrite,
-    /// How long what is cached is served while the database is down, in ms.
-    pub stale_on_outage_ms_max: u64,
-    /// Every write is kept at first, and applied when it is this old, in ms; 0: only while the database is down.
-    pub write_back_ms: u64,
-    /// Whether to start although the database can't be reached.
-    pub start_in_failed: bool,
-    /// Bytes for cache and store together.
-    pub memory: u64,
-    /// What decides which entries stay.
-    pub policy: Choice,
-    /// Parts of the cache, each with a lock and an order of its own.
-    pub partitions: usize,
-    /// Graphs of transaction types.
-    pub graphs: Option<PathBuf>,
-    /// Whether transactional hits are counted whatever the policy.
-    pub measure_thr: bool,
-    /// Policies to compare with the one that decides.
-    pub shadows: ShadowSettings,
-    /// Where the keys are that are cached.
-    pub warm_file: Option<PathBuf>,
-    /// How often they are written there, in ms.
-    pub warm_every_ms: u64,
-    /// Where recorded traces go.
-    pub trace_dir: Option<PathBuf>,
-    /// How log lines look.
-    pub log: LogFormat,
-    /// The least important log lines shown.
-    pub log_level: LogLevel,
-    /// Limits of the server.
-    pub server: ServerLimits,
-    /// Limits of transactions.
-    pub txn: TxnLimits,
-}
-
-/// A heading under which settings stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Addresses and threads.
-    Serving,
-    /// Passwords, users and TLS.
-    Access,
-    /// The store.
-    Store,
-    /// What happens while the store is away.
-    Outage,
-    /// Cache and policy.
-    Cache,
-    /// Logs and traces.
-    Watching,
-    /// Limits.
-    Limits,
-}
-
-/// The headings in the order in which they are shown.
-pub const GROUPS: [Group; 7] =
-    [Group::Serving, Group::Access, Group::Store, Group::Outage, Group::Cache, Group::Watching, Group::Limits];
-
-impl Group {
-    /// Its text.
-    pub fn heading(self) -> &'static str {
-        match self {
-            Group::Serving => "Serving",
-            Group::Access => "Who may come in",
-            Group::Store => "Store",
-            Group::Outage => "While the database is down",
-            Group::Cache => "Cache",
-            Group::Watching => "Logs and traces",
-            Group::Limits => "Limits",
-        }
-    }
-}
-
-/// One setting, declared once.
-pub struct Setting {
-    /// Flag without its dashes, and key in the file.
-    pub name: &'static str,
-    /// Where it stands in help texts.
-    pub group: Group,
-    /// What stands for the value in help texts.
-    pub value: &'static str,
-    /// What it does.
-    summary: &'static str,
-    /// What may be given, if the summary does not say.
-    choices: fn() -> String,
-    /// Reads the text as typed.
-    read: fn(&mut Settings, &str) -> Result<(), String>,
-    /// The text that reads back as the value.
-    show: fn(&Settings) -> String,
-}
-
-impl Setting {
-    /// What it does and what may be given.
-    pub fn help(&self) -> String {
-        match ((self.choices)(), shares::share_of(self.name)) {
-            (_, Some(share)) => format!("{}; by default {}", self.summary, share.text()),
-            (none, None) if none.is_empty() => self.summary.into(),
-            (choices, None) => format!("{}: {choices}", self.summary),
-        }
-    }
-
-    /// Its default as text.
-    pub fn default_text(&self) -> String {
-        (self.show)(&Settings::default())
-    }
-
-    /// Its value in `settings` as text.
-    pub fn show(&self, settings: &Settings) -> String {
-        (self.show)(settings)
-    }
-
-    /// Whether it is a flag that needs no value.
-    pub fn is_switch(&self) -> bool {
-        self.value == <Switch as Form<bool>>::VALUE
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut settings = Settings {
-            listen: Some(local(6379)),
-            http: Some(local(7379)),
-            http_hosts: Vec::new(),
-            password_file: None,
-            users_file: None,
-            tls_listen: None,
-            tls_cert: None,
-            tls_key: None,
-            tls_client_ca: None,
-            allow_public_without_password: false,
-            threads: Threads::Cores,
-            // In the folder where it is started, as databases in one file do: visible, and easy to remove.
-            store: StoreChoice::Embedded("forebay.redb".into()),
-            store_timeout_ms: 300,
-            store_writers: 16,
-            row_bytes_max: 8 << 20,
-            store_password_file: None,
-            maps: Vec::new(),
-            keys: Vec::new(),
-            outside: Default::default(),
-            outside_ms: 50,
-            unwatched_ms: Default::default(),
-            durability: Durability::Always,
-            sync_ms: 1000,
-            on_outage: OnOutage::Buffer,
-            journal: "forebay.journal".into(),
-            outage_bytes_max: 64 << 20,
-            breaker: BreakerSettings::default(),
-            drain: Drain::Lanes,
-            drain_workers: 4,
-            drain_per_second_max: 5_000,
-            on_conflict: OnConflict::Quarantine,
-            on_write: OnWrite::Update,
-            stale_on_outage_ms_max: form::STALE_MS,
-            write_back_ms: 0,
-            start_in_failed: false,
-            memory: 256 << 20,
-            policy: choose("s3-fifo").expect("the default policy is in the table"),
-            partitions: 16,
-            graphs: None,
-            measure_thr: false,
-            shadows: ShadowSettings::default(),
-            warm_file: None,
-            warm_every_ms: 300_000,
-            trace_dir: None,
-            log: LogFormat::Text,
-            log_level: LogLevel::Info,
-            server: ServerLimits::default(),
-            txn: TxnLimits::default(),
-        };
-        settings.share_memory();
-        settings
-    }
-}
-
-macro_rules! setting {
-    ($group:ident, $name:literal, $form:ident, $($field:ident).+, $summary:literal) => {
-        Setting {
-            name: $name,
-            group: Group::$group,
-            value: <$form as FormOf>::VALUE,
-            summary: $summary,
-            choices: <$form as FormOf>::choices,
-            read: |settings, text| {
-                settings.$($field).+ = $form::read(text)?;
-                Ok(())
-            },
-            show: |settings| $form::show(&settings.$($field).+),
-        }
-    };
-}
-
-mod table;
-
-pub use table::SETTINGS;
 
 impl Settings {
     /// Reads what was typed and checks it: each setting by itself, then together.
@@ -337,13 +67,24 @@ impl Settings {
 
     /// How long what is cached of a table that nothing watches is believed; `None`: as long as it is cached.
     pub fn unwatched_after(&self) -> Option<std::time::Duration> {
-        let watches = choices::watches(self);
+        let watches = self.outside != OutsideBy::Off;
         let ms = match self.unwatched_ms {
             UnwatchedMs::After(ms) => ms,
             UnwatchedMs::Auto if watches => choices::UNWATCHED_MS,
             UnwatchedMs::Auto | UnwatchedMs::Off => return None,
         };
         Some(std::time::Duration::from_millis(ms))
+    }
+
+    /// What the server's shadows are made with; `None`: there are to be none.
+    pub fn shadow_options(&self) -> Option<ShadowOptions> {
+        (!self.shadows.policies.is_empty()).then(|| ShadowOptions {
+            policies: self.shadows.policies.clone(),
+            present: self.policy.clone(),
+            memory: self.memory,
+            bytes_max: usize::try_from(self.shadows.memory).unwrap_or(usize::MAX),
+            sample: Sample::one_in(self.shadows.sample as u64),
+        })
     }
 
     /// The addresses that others can reach, and their settings.
@@ -420,6 +161,9 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use forebay::txn::TxnLimits;
+    use forebay_server::ServerLimits;
+
     use super::*;
     use std::collections::HashSet;
 

@@ -1,6 +1,7 @@
 //! By which names settings are known: everywhere the same ones, and what is said of a name that none has.
 
-use super::{SETTINGS, Setting};
+use super::setting::Setting;
+use super::table::SETTINGS;
 
 /// The file's name in the environment.
 pub(super) const CONFIG_ENVIRONMENT: &str = "FOREBAY_CONFIG";

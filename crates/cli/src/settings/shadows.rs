@@ -1,11 +1,9 @@
 //! What is compared with the policy that decides, and in how much memory.
 
 use forebay::Shadow;
-use forebay::cache::Sample;
 use forebay::policy::Choice;
-use forebay_server::shadow::{SHADOW_POLICIES_MAX, ShadowOptions};
+use forebay_server::shadow::SHADOW_POLICIES_MAX;
 
-use super::Settings;
 use super::form::Form;
 use super::number::Bytes;
 
@@ -61,18 +59,5 @@ impl ShadowSettings {
             _ => format!("give from {low} to {high}, half of --memory, which is {whole}"),
         };
         Some(("shadow-memory", why))
-    }
-}
-
-impl Settings {
-    /// What the server's shadows are made with; `None`: there are to be none.
-    pub fn shadow_options(&self) -> Option<ShadowOptions> {
-        (!self.shadows.policies.is_empty()).then(|| ShadowOptions {
-            policies: self.shadows.policies.clone(),
-            present: self.policy.clone(),
-            memory: self.memory,
-            bytes_max: usize::try_from(self.shadows.memory).unwrap_or(usize::MAX),
-            sample: Sample::one_in(self.shadows.sample as u64),
-        })
     }
 }

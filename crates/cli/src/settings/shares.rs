@@ -6,7 +6,7 @@ use forebay::value::DOCUMENT_BYTES_MAX;
 
 use super::form::Form;
 use super::number::Bytes;
-use super::{MEMORY_BYTES_MIN, Settings};
+use super::values::{MEMORY_BYTES_MIN, Settings};
 
 const MIB: u64 = 1 << 20;
 

@@ -2,7 +2,9 @@
 
 use forebay_drivers::sql::keys::contradictions;
 
-use super::{Durability, OnOutage, Settings, SettingsError};
+use super::choices::{Durability, OnOutage};
+use super::error::SettingsError;
+use super::values::Settings;
 
 /// Says the first of it by `wrong`.
 pub fn check(

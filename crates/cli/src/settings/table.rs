@@ -1,6 +1,33 @@
 //! The settings: one line each.
 
-use super::*;
+use super::form::Form;
+use super::form_of::FormOf;
+use super::forms::{
+    AddressOrOff, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff, Hosts, LogFormatWord,
+    LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, OutsideWord, PolicyName, PolicyNames, StaleMs, Store,
+    Switch, ThreadCount, UnwatchedWord,
+};
+use super::keys::KeysWord;
+use super::map::Maps;
+use super::number::{Arguments, AtATime, Bytes, Count, CountOrZero, Ms, MsOrZero, Partitions, RequestBytes};
+use super::setting::{Group, Setting};
+
+macro_rules! setting {
+    ($group:ident, $name:literal, $form:ident, $($field:ident).+, $summary:literal) => {
+        Setting {
+            name: $name,
+            group: Group::$group,
+            value: <$form as FormOf>::VALUE,
+            summary: $summary,
+            choices: <$form as FormOf>::choices,
+            read: |settings, text| {
+                settings.$($field).+ = $form::read(text)?;
+                Ok(())
+            },
+            show: |settings| $form::show(&settings.$($field).+),
+        }
+    };
+}
 
 /// Every setting there is.
 #[rustfmt::skip] // One line each reads as the table that it is.

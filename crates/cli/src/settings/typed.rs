@@ -7,8 +7,11 @@ use clap::{Arg, ArgAction, ArgMatches};
 use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use toml::de::{DeTable, DeValue};
 
+use super::error::SettingsError;
 use super::names::{CONFIG_ENVIRONMENT, index_of, nearest};
-use super::{GROUPS, Group, SETTINGS, Setting, Settings, SettingsError};
+use super::setting::{GROUPS, Group, Setting};
+use super::table::SETTINGS;
+use super::values::Settings;
 
 /// The flag that names the configuration file.
 const CONFIG: &str = "config";
@@ -242,7 +245,7 @@ fn plain(value: &DeValue<'_>) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{LogFormat, Threads};
+    use crate::settings::choices::{LogFormat, Threads};
     use clap::Command;
 
     fn gather(flags: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Result<Typed, SettingsError> {

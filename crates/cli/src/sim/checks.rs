@@ -12,7 +12,7 @@ use forebay_sim::lab::Lab;
 use forebay_sim::machine::Division;
 use forebay_sim::results::{Goal, OfTrace};
 
-use super::{PrefetchChoice, SimArgs};
+use super::arguments::{PrefetchChoice, SimArgs};
 use crate::error::CommandError;
 use crate::say;
 

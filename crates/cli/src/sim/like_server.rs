@@ -8,11 +8,12 @@ use forebay_sim::lab::{Progress, Silent};
 use forebay_sim::like_server::{self, LikeServerOptions};
 use forebay_sim::row::Row;
 
-use super::{OutputForm, SimArgs, checks, model, policies, threads};
+use super::arguments::{OutputForm, SimArgs, can_be_read, model, policies, threads, trace_options};
+use super::checks;
 use crate::error::CommandError;
 use crate::progress::Bar;
 use crate::standard_input::{self, Kept};
-use crate::{graph, say, trace};
+use crate::{graph, say};
 
 /// Runs it.
 pub fn run(args: &SimArgs) -> Result<(), CommandError> {
@@ -23,21 +24,21 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
             "no server has policy {name}, which knows the future; give --policy without it: --policy lru,s3-fifo"
         ))),
     };
-    args.traces.iter().try_for_each(|trace| super::can_be_read(trace))?;
+    args.traces.iter().try_for_each(|trace| can_be_read(trace))?;
     let policies = policies(&args.policy).iter().map(choice).collect::<Result<Vec<_>, _>>()?;
     let options = LikeServerOptions {
         policies,
         sizes: like_server::sizes(&args.size).map_err(|error| refused(error.to_string()))?,
         partitions: args.partitions.get(),
         graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
-        trace: super::trace_options(args),
+        trace: trace_options(args),
         threads: threads(args),
     };
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
     let mut rows: Vec<Row> = Vec::new();
     for (trace, name) in checks::named(&args.traces) {
-        let warn = |warning: &str| trace::say_warnings(trace, &[warning.to_owned()]);
+        let warn = |warning: &str| say::warnings(trace, &[warning.to_owned()]);
         let _waits = if args.quiet { None } else { super::waiting::tell(trace) };
         let kept = standard_input::is(trace).then(|| Kept::read(&options.trace, progress)).transpose()?;
         let mut options = options.clone();

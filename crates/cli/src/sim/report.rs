@@ -8,7 +8,7 @@ use forebay_sim::machine::Division;
 use forebay_sim::report::{self, Run};
 use forebay_sim::results::OfTrace;
 
-use super::SimArgs;
+use super::arguments::{PrefetchChoice, SimArgs};
 use crate::error::CommandError;
 use crate::output::Output;
 
@@ -33,7 +33,7 @@ fn run(args: &SimArgs, options: &LabOptions) -> Run {
         ("writes of what is not cached", writes.to_owned()),
     ];
     let mut given = |name, value: Option<String>| settings.extend(value.map(|value| (name, value)));
-    given("fetched ahead", (args.prefetch != super::PrefetchChoice::None).then(|| format!("{:?}", options.prefetch)));
+    given("fetched ahead", (args.prefetch != PrefetchChoice::None).then(|| format!("{:?}", options.prefetch)));
     let latencies = args.cache_latency.zip(args.store_latency);
     given("latencies", latencies.map(|(cache, store)| format!("cache {cache}, store {store} in addition")));
     given("graphs", args.graphs.as_ref().map(|path| path.display().to_string()));

@@ -17,12 +17,14 @@
 
 mod duty;
 mod levels;
+mod update;
 
 use std::collections::HashMap;
 
 use duty::Duty;
 use levels::Levels;
 use serde::Serialize;
+pub use update::{Kind, Object, Update};
 
 /// Ages are looked up for so many wrong reads, and the first are told.
 const AGES_MAX: usize = 10_000;
@@ -30,41 +32,6 @@ const EXAMPLES_MAX: usize = 5;
 
 /// Upper ends of the buckets of freshness confidence: ms since the list's latest update had ended.
 pub const BUCKETS_MS: [u64; 7] = [1, 10, 100, 1000, 10_000, 60_000, u64::MAX];
-
-/// What kind of list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Kind {
-    /// A member's friends.
-    Friends,
-    /// Who waits for a member's answer.
-    Pending,
-    /// Comments on a resource.
-    Comments,
-}
-
-/// A list: of which kind, of which member or resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Object {
-    /// Its kind.
-    pub kind: Kind,
-    /// Member or resource.
-    pub id: u32,
-}
-
-/// A change of one list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Update {
-    /// Which list.
-    pub object: Object,
-    /// What was added or removed.
-    pub element: u32,
-    /// Whether it was added.
-    pub added: bool,
-    /// When it was sent, in ns on the run's clock.
-    pub start_ns: u64,
-    /// When it was acknowledged; `u64::MAX` if nobody knows whether it took effect.
-    pub end_ns: u64,
-}
 
 /// What a read has seen of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,6 +30,8 @@
 
 mod appends;
 pub mod bg;
+mod ended;
+mod error;
 mod modes;
 mod options;
 pub mod picture;
@@ -39,21 +41,18 @@ pub mod soar;
 mod sql;
 mod tally;
 mod target;
+mod workload;
 mod ycsb;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use futures_util::future::BoxFuture;
-use serde::Serialize;
-use thiserror::Error;
-
+pub use ended::{Ended, Failure};
+pub use error::LiveError;
 pub use modes::{OutageFigures, Span};
 pub use options::{INTERVAL, RunOptions};
 pub use report::{ActionReport, Interval, Report};
 pub use runner::{Stop, drained, load, run};
 pub use sql::{Param, Rows, Sql};
-pub use target::{Failure, Session, Target};
+pub use target::{Session, Target};
+pub use workload::{Actor, Parameters, Record, Verdict, Workload};
 
 /// All workloads, the table from which help texts are made.
 pub const WORKLOADS: &[&Record] = &[
@@ -82,172 +81,6 @@ pub const WORKLOADS: &[&Record] = &[
 /// The workload of this name.
 pub fn record(name: &str) -> Option<&'static Record> {
     WORKLOADS.iter().find(|record| record.name == name).copied()
-}
-
-/// One workload, declared once.
-pub struct Record {
-    /// The name by which users choose it.
-    pub name: &'static str,
-    /// One sentence for help texts.
-    pub summary: &'static str,
-    /// What `records` counts: `rows`.
-    pub unit: &'static str,
-    /// Records if nobody says otherwise.
-    pub records: u64,
-    /// Makes it; refuses parameters that it can't work with.
-    pub new: fn(&Parameters) -> Result<Arc<dyn Workload>, LiveError>,
-}
-
-/// What a workload can be told.
-#[derive(Clone, Debug)]
-pub struct Parameters {
-    /// Its size, in the record's unit.
-    pub records: u64,
-    /// Clients that will be at work.
-    pub connections: u32,
-    /// Another seed draws others. Actor n draws from this seed and n.
-    pub seed: u64,
-    /// Several steps of one action in one transaction, where the workload has such.
-    pub transactions: bool,
-    /// Records are named by a hash of their number, so that neighbours are strangers, where the workload has such.
-    pub hashed: bool,
-    /// What BG's network is like.
-    pub network: bg::Network,
-}
-
-/// What clients do, and what must hold of what they saw.
-pub trait Workload: Send + Sync {
-    /// Makes what has to be there before the first batch.
-    fn prepare<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<(), LiveError>>;
-
-    /// How many batches its data has.
-    fn batches(&self) -> u64;
-
-    /// Loads one batch; the number of records in it.
-    fn load<'a>(&'a self, batch: u64, session: &'a mut Session) -> BoxFuture<'a, Result<u64, Failure>>;
-
-    /// Looks whether all is there that the actors need, and learns what they have to know of it.
-    fn ready<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<(), LiveError>>;
-
-    /// Client `number`, from 0.
-    fn actor(self: Arc<Self>, number: u32, random: fastrand::Rng) -> Box<dyn Actor>;
-
-    /// Judges the run. All that was buffered has been applied, or [`Report::drained`] says false.
-    fn check<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<Vec<Verdict>, LiveError>> {
-        let _ = session;
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
-    /// How to start a server for it: the end of a line that says what it could not load.
-    fn hint(&self) -> &'static str {
-        "is the server one that was started for this workload (see --help), and its store there?"
-    }
-
-    /// What a reader of the figures should know, one sentence each; asked after `check`.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// One client.
-pub trait Actor: Send {
-    /// Decides what it does next; the action's name. Each choice is followed by `act`, or by `lost` without it.
-    fn choose(&mut self) -> &'static str;
-
-    /// Does it. The runner may drop this before its end; then it calls `lost`.
-    fn act<'a>(&'a mut self, session: &'a mut Session) -> BoxFuture<'a, Result<Ended, Failure>>;
-
-    /// No reply will come. `sent`: the action may have taken effect; else there was no connection to send it on.
-    fn lost(&mut self, sent: bool) {
-        let _ = sent;
-    }
-
-    /// How long it pauses before its next choice.
-    fn think(&mut self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// The run is over: hands over what [`Workload::check`] needs.
-    fn end(&mut self) {}
-}
-
-/// How an action ended well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Done.
-    Done,
-    /// Done, but what it looked for is not there.
-    Missing,
-    /// Done, and said to be buffered: the store has it later.
-    Buffered,
-    /// There was nothing to do; it counts as no action.
-    Skipped,
-}
-
-/// One thing that must hold, and whether it does.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
-    /// What was looked for: `acknowledged appends that are lost`.
-    pub what: String,
-    /// How many there are.
-    pub count: u64,
-    /// Of how many.
-    pub of: u64,
-    /// Whether that breaks a promise.
-    pub breach: bool,
-    /// The first one, for a person who looks into it.
-    pub example: Option<String>,
-}
-
-/// Why a workload can't be loaded, run or checked.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum LiveError {
-    /// No connection.
-    #[error("can't reach {target}: {why}; is it running, and are address, user and password right?")]
-    Unreachable {
-        /// Where.
-        target: String,
-        /// What the system says.
-        why: String,
-    },
-    /// It has let in as many as it lets in.
-    #[error("{target} lets no more connections in: {why}; ask for fewer (--connections), or raise its limit, {limit}")]
-    NoMoreConnections {
-        /// Where.
-        target: String,
-        /// What it says.
-        why: String,
-        /// The name of its limit.
-        limit: &'static str,
-    },
-    /// Parameters that make no sense.
-    #[error("{0}")]
-    Parameters(String),
-    /// The target answers what the workload can't go on with.
-    #[error("{doing}: {why}; {hint}")]
-    Refused {
-        /// What was tried.
-        doing: String,
-        /// The answer.
-        why: String,
-        /// What to do.
-        hint: String,
-    },
-    /// A part of the runner died.
-    #[error("the run failed: {0}; please report this")]
-    Died(String),
-}
-
-impl LiveError {
-    /// The target's answer to `doing` is none to go on with.
-    pub fn refused(doing: impl Into<String>, failure: &Failure, hint: impl Into<String>) -> LiveError {
-        let hint = match failure.kind.as_str() {
-            "NOAUTH" | "NOPERM" => "give --user NAME and --password-file FILE of a user who may do that".into(),
-            _ => hint.into(),
-        };
-        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint }
-    }
 }
 
 /// What is told how far it has come. Called from several threads.

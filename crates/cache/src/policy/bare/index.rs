@@ -1,17 +1,8 @@
 //! Where keys are cached: by hash, or by number.
 
-use hashbrown::HashTable;
-
-use super::super::{Order, Slot};
-
-/// What is in a slot.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub(super) hash: u64,
-    pub(super) size: u32,
-    pub(super) marks: u8,
-    pub(super) pinned: bool,
-}
+use super::super::access::Slot;
+use super::super::order::Order;
+use super::parts::{Entry, Hashed, NOWHERE, Numbered};
 
 /// How a request's key leads to its slot.
 pub trait Index {
@@ -30,11 +21,6 @@ pub trait Index {
     /// What was cached there, under a key of this hash, is not any more; the order knows that.
     fn remove<O: Order + ?Sized>(&mut self, order: &mut O, hash: u64, slot: Slot);
 }
-
-/// Keys are known by their hashes, which are well mixed; only slots are kept of them, so that the table is small. It is
-/// the order's table where that has one.
-#[derive(Default)]
-pub struct Hashed(HashTable<Slot>);
 
 fn hash_of(entries: &[Option<Entry>], slot: Slot) -> Option<u64> {
     entries.get(slot as usize)?.as_ref().map(|entry| entry.hash)
@@ -76,24 +62,6 @@ impl Index for Hashed {
         } else if let Ok(found) = self.0.find_entry(hash, |&at| at == slot) {
             found.remove();
         }
-    }
-}
-
-/// Keys are known by numbers below a bound that is known beforehand, so that nothing has to be searched for.
-pub struct Numbered {
-    /// By number, [`NOWHERE`] for those that are not cached.
-    slots: Vec<Slot>,
-    /// By slot.
-    numbers: Vec<u32>,
-}
-
-/// No slot.
-const NOWHERE: Slot = Slot::MAX;
-
-impl Numbered {
-    /// For numbers below `keys`.
-    pub(super) fn new(keys: usize) -> Numbered {
-        Numbered { slots: vec![NOWHERE; keys], numbers: Vec::new() }
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use sqlparser::ast::{JoinConstraint, JoinOperator, TableFactor, TableWithJoins};
 
+use super::access::{Access, last};
 use super::compared::{Column, Condition, Side, conditions};
-use super::statement::{Access, last};
-use super::{Wrong, wrong};
+use super::text::{Wrong, wrong};
 
 /// What stands behind FROM.
 pub(super) struct From {

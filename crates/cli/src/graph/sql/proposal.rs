@@ -6,8 +6,8 @@ use forebay_server::graphs::TYPES_MAX;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::statement::{self, Statement};
+use super::text::{Wrong, names, wrong};
 use super::transaction::Type;
-use super::{Wrong, names, wrong};
 
 /// The types as far as the text was read.
 pub(super) struct Proposal {

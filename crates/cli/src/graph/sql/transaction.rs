@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay::graph::{Graph, VERTICES_MAX, Vertex};
 
+use super::access::Access;
 use super::columns::Columns;
-use super::statement::Access;
-use super::{Wrong, names, tokens, wrong};
+use super::text::{Wrong, names, tokens, wrong};
 
 /// Where a value comes from.
 #[derive(Clone)]

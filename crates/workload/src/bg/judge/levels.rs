@@ -1,6 +1,6 @@
 //! Between which bounds a number lies, instant by instant, and over an interval.
 
-use super::Update;
+use super::update::Update;
 
 /// A number that updates raise and lower by one, as bounds that change with time.
 pub(super) struct Levels {

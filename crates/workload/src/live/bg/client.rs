@@ -7,7 +7,8 @@ use fastrand::Rng;
 use futures_util::future::BoxFuture;
 
 use super::log::Log;
-use super::{Bg, direct, lock, resp};
+use super::shared::{Bg, Counts, SHOWN_COUNT, lock};
+use super::{direct, resp};
 use crate::bg::action::Action;
 use crate::bg::choose::{Choose, Step};
 use crate::bg::{Ended as Fate, Read, Skipped, Update, Write};
@@ -72,7 +73,7 @@ impl BgClient {
         let transactions = shared.transactions;
         let saw = match (self.write, session) {
             (None, Session::Resp(client)) => resp::read(client, &self.step, transactions).await?,
-            (None, Session::Sql(sql)) => direct::read(sql, &shared.data, &self.step, super::SHOWN_COUNT).await?,
+            (None, Session::Sql(sql)) => direct::read(sql, &shared.data, &self.step, SHOWN_COUNT).await?,
             (Some(write), Session::Resp(client)) => {
                 if !resp::write(client, &shared.data, &write).await? {
                     shared.counts.strange(&write);
@@ -166,7 +167,7 @@ impl Actor for BgClient {
     }
 }
 
-impl super::Counts {
+impl Counts {
     fn skipped(&self, why: Skipped) {
         let count = match why {
             Skipped::Busy => &self.busy,

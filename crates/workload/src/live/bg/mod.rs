@@ -11,11 +11,13 @@
 mod client;
 mod direct;
 mod log;
+pub(super) mod network;
 mod resp;
+mod shared;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 
@@ -23,10 +25,8 @@ use super::{Actor, Failure, LiveError, Parameters, Record, Session, Verdict, Wor
 use crate::bg::judge::BUCKETS_MS;
 use crate::bg::{self, Data, Graph, Kind, MIXES, Mix, Object, Read, Scale, Seen};
 use log::{Log, Room};
-
-/// Resources of a wall that are shown: the range of `LRANGE`, and how many.
-const SHOWN: &str = "-5";
-const SHOWN_COUNT: u32 = 5;
+pub use network::Network;
+use shared::{Bg, Counts, Run, lock};
 
 /// Members of one batch of the load.
 const BATCH: u32 = 20;
@@ -51,75 +51,6 @@ macro_rules! records {
 
 /// One for each mix.
 pub(super) static ALL: [Record; MIXES.len()] = records!(0 1 2 3 4 5 6 7 8 9 10 11 12);
-
-/// What can be told of the network beside the number of its members.
-#[derive(Clone, Copy, Debug)]
-pub struct Network {
-    /// The rest of its scale; members and seed are told elsewhere.
-    pub scale: Scale,
-    /// Pause between the actions of a session.
-    pub think: Duration,
-    /// Pause between sessions, or between single actions.
-    pub pause: Duration,
-}
-
-impl Default for Network {
-    fn default() -> Network {
-        Network { scale: Scale::default(), think: Duration::ZERO, pause: Duration::ZERO }
-    }
-}
-
-/// Writes by what became of them.
-#[derive(Default)]
-struct Counts {
-    applied: AtomicU64,
-    failed: AtomicU64,
-    unknown: AtomicU64,
-    busy: AtomicU64,
-    nothing: AtomicU64,
-    /// Answered as if there had been nothing to remove.
-    strange: AtomicU64,
-    first_strange: Mutex<Option<String>>,
-}
-
-impl Counts {
-    fn reset(&self) {
-        let Counts { applied, failed, unknown, busy, nothing, strange, first_strange } = self;
-        [applied, failed, unknown, busy, nothing, strange]
-            .into_iter()
-            .for_each(|count| count.store(0, Ordering::Relaxed));
-        *lock(first_strange) = None;
-    }
-}
-
-/// One run.
-struct Run {
-    epoch: Instant,
-    room: Room,
-    /// The graph before it.
-    first: Arc<Graph>,
-    /// Of clients that have ended.
-    logs: Vec<Log>,
-    notes: Vec<String>,
-}
-
-/// What its clients share.
-struct Bg {
-    mix: &'static Mix,
-    data: Data,
-    graph: Mutex<Graph>,
-    /// The graph is what the target holds.
-    known: AtomicBool,
-    run: Mutex<Run>,
-    counts: Counts,
-    transactions: bool,
-    think: Duration,
-    pause: Duration,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How to start a server for it, for error texts.
 const HINT: &str = "start forebay without mappings, or over the tables that `forebay bench --direct URL --load-only` \

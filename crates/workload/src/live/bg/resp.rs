@@ -11,7 +11,7 @@
 
 use forebay_protocol::Reply;
 
-use super::SHOWN;
+use super::shared::SHOWN;
 use crate::bg::action::Action;
 use crate::bg::choose::Step;
 use crate::bg::{Data, Kind, Object, Seen, Write};

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use forebay_protocol::Reply;
 use futures_util::future::BoxFuture;
 
-use super::{FIELDS, Ycsb, columns, field, value, whole_record};
+use super::rows::{FIELDS, Ycsb, columns, field, value, whole_record};
 use crate::client::{Client, Says};
 use crate::live::{Actor, Ended, Failure, Param, Session, Sql};
 use crate::ycsb::{Chooser, Step};

@@ -14,6 +14,7 @@
 //! which is not known here.
 
 mod client;
+mod rows;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,10 +27,7 @@ use super::{Actor, Failure, LiveError, Param, Parameters, Record, Session, Workl
 use crate::client::{Client, Says};
 use crate::popularity::fnv_hash;
 use crate::ycsb::{self, Mix};
-
-/// Fields of a record, and bytes of each.
-const FIELDS: usize = 10;
-const FIELD_BYTES: usize = 100;
+use rows::{FIELDS, Ycsb, columns, field, value, whole_record};
 
 /// Records of one batch of the load.
 const BATCH: u64 = 200;
@@ -60,23 +58,6 @@ declared!(D, "ycsb-d", "95 % reads, most of what was inserted last, and 5 % inse
 declared!(E, "ycsb-e", "95 % scans of 1 to 100 neighbouring rows, 5 % inserts", ycsb::E);
 declared!(F, "ycsb-f", "half reads, half reads followed by an update of the same row", ycsb::F);
 
-/// What its clients share.
-struct Ycsb {
-    mix: Mix,
-    records: u64,
-    seed: u64,
-    transactions: bool,
-    hashed: bool,
-    /// The number of the next record to insert.
-    next: AtomicU64,
-    /// All records below are there.
-    there: AtomicU64,
-    /// Those above that are there as well.
-    ahead: Mutex<BTreeSet<u64>>,
-    /// MGET shows rows: they are mapped.
-    rows: AtomicBool,
-}
-
 impl Ycsb {
     fn make(mix: Mix, parameters: &Parameters) -> Result<Arc<dyn Workload>, LiveError> {
         if !(1..=RECORDS_MAX).contains(&parameters.records) {
@@ -101,28 +82,6 @@ impl Ycsb {
             ahead: Mutex::new(BTreeSet::new()),
             rows: AtomicBool::new(false),
         }))
-    }
-
-    fn id(&self, number: u64) -> String {
-        match self.hashed {
-            true => format!("user{}", fnv_hash(number)),
-            false => format!("user{number:012}"),
-        }
-    }
-
-    fn key(&self, number: u64) -> String {
-        format!("usertable:{}", self.id(number))
-    }
-
-    /// The record is there, or its insert has failed.
-    fn inserted(&self, number: u64) {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        ahead.insert(number);
-        let mut there = self.there.load(Ordering::Relaxed);
-        while ahead.remove(&there) {
-            there += 1;
-        }
-        self.there.store(there, Ordering::Relaxed);
     }
 
     /// Whether the record is there.
@@ -160,35 +119,6 @@ impl Ycsb {
         let reply = client.demand(&["MGET", &self.key(0)]).await?;
         Ok(reply.items().is_some_and(|items| items.first().is_some_and(|item| item.bytes().is_some())))
     }
-}
-
-/// A field's value: printable bytes.
-fn value(rng: &mut Rng) -> String {
-    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::with_capacity(FIELD_BYTES);
-    while text.len() < FIELD_BYTES {
-        let mut bits = rng.u64(..);
-        for _ in 0..10.min(FIELD_BYTES - text.len()) {
-            text.push(char::from(SIGNS[(bits & 63) as usize]));
-            bits >>= 6;
-        }
-    }
-    text
-}
-
-fn field(number: usize) -> String {
-    format!("field{number}")
-}
-
-/// `HMSET key field0 .. field9 ..`.
-fn whole_record(key: String, rng: &mut Rng) -> Vec<String> {
-    let fields = (0..FIELDS).flat_map(|number| [field(number), value(rng)]);
-    ["HMSET".to_owned(), key].into_iter().chain(fields).collect()
-}
-
-/// `field0, field1, ..` with each in this form.
-fn columns(form: impl Fn(usize) -> String) -> String {
-    (0..FIELDS).map(form).collect::<Vec<_>>().join(", ")
 }
 
 impl Workload for Ycsb {
