@@ -10,7 +10,7 @@ use crate::ours::{Memory, Run};
 use crate::trace::Trace;
 
 /// By how many points of hit ratio the programs may differ: in the others all decisions are the same, in W-TinyLFU the
-/// sketch differs, in S3-FIFO ghosts are fingerprints (docs/policies.md).
+/// sketch differs, in S3-FIFO ghosts are fingerprints (docs/policies-internals.md).
 const POINTS_MAX: &[(&str, f64)] = &[("w-tinylfu", 10.0), ("s3-fifo", 0.1)];
 
 /// One policy at one size on one trace: the runs of all rounds.

@@ -4,7 +4,7 @@
 //! from its ending or its first bytes and decompresses zstd and gzip on the way. [`FORMATS`] is the table of formats:
 //! a new one is one file here and one line there. [`describe`] says what a trace is like, [`tools`] make traces of
 //! traces. [`fbt`] is forebay's own format, the only one that is also written. It has transactions, levels, vertices
-//! and hints, and `docs/trace-format.md` describes it for readers in other languages.
+//! and hints, and `docs/trace-format-fbt.md` describes it for readers in other languages.
 //!
 //! ```
 //! # fn main() -> Result<(), forebay_trace::TraceError> {

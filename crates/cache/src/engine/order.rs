@@ -9,7 +9,7 @@
 //! asked for often for ever, or where scans come by. A tenth and more is best where keys are asked for a few times and
 //! then never again. So it learns as ARC does, from ghosts that are no older than the small queue is long. One of the
 //! small queue makes it longer by one entry, one of the main queue makes it shorter. With a fixed tenth hit ratios were
-//! lower by .9 points in the mean (`docs/benchmarks.md`).
+//! lower by .9 points in the mean (`docs/benchmarks-engine.md`).
 //!
 //! Both queues are rings of slot numbers with room for all that may come. A step writes one word and moves no
 //! neighbour. A slot is named once, by one of them. One whose entry was removed stays named, as a dead one, until a

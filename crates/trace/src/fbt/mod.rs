@@ -3,8 +3,8 @@
 //! A header, then blocks, each with its length and checksum and compressed by itself, then an end block. A writer that
 //! was killed leaves whole blocks and no end block: [`Reader`] gives all their records and then
 //! [`TraceError::Truncated`]. Hint schemas, hint sets and the names of transaction types and vertices stand among the
-//! records, before their first use, in the [`Dictionary`](crate::dictionary::Dictionary). `docs/trace-format.md` has
-//! every byte.
+//! records, before their first use, in the [`Dictionary`](crate::dictionary::Dictionary).
+//! `docs/trace-format-fbt.md` has every byte.
 
 mod codec;
 mod layout;
