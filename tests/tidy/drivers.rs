@@ -1,6 +1,7 @@
 //! A driver is one folder, or one file, and one line: `crates/drivers/src/lib.rs` lists it. No other code names it.
 //!
-//! `workload` may: it measures databases by themselves, beside forebay in front of them.
+//! `workload` may: it measures databases by themselves, beside forebay in front of them. So may `trace`, which reads
+//! their logs.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -9,8 +10,8 @@ use super::tree::{File, Tree};
 /// Where drivers are listed.
 const LIST: &str = "crates/drivers/src/lib.rs";
 
-/// What measures databases by themselves.
-const PEERS: &str = "crates/workload/";
+/// What measures databases by themselves, and what reads their logs.
+const PEERS: [&str; 2] = ["crates/workload/", "crates/trace/"];
 
 /// The modules of the crate of drivers that a cargo feature makes, which are the drivers.
 fn names(list: &File) -> Vec<String> {
@@ -35,9 +36,10 @@ fn has_ident(tokens: TokenStream, name: &str) -> bool {
 pub fn named_elsewhere(tree: &Tree) -> Vec<String> {
     let Some(list) = tree.get(LIST) else { return vec![format!("{LIST} is not there")] };
     let mut breaches = Vec::new();
+    let is_peer = |file: &&File| PEERS.iter().any(|peer| file.path.starts_with(peer));
     for name in names(list) {
         let own = [format!("crates/drivers/src/{name}/"), format!("crates/drivers/src/{name}.rs")];
-        let others = tree.crate_sources().filter(|file| file.path != LIST && !file.path.starts_with(PEERS));
+        let others = tree.crate_sources().filter(|file| file.path != LIST && !is_peer(file));
         for file in others.filter(|file| !own.iter().any(|own| file.path.starts_with(own.as_str()))) {
             if has_ident(file.tokens(), &name) {
                 breaches.push(format!("{}: only {LIST} may name the driver {name}; use its record", file.path));

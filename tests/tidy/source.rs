@@ -59,7 +59,7 @@ const TOKIO_ALLOWED: &[&str] = &[
 
 /// Calls in library code that may panic, each with the reason why it can't: file, call, number, reason.
 const PANICS_ALLOWED: &[(&str, &str, usize, &str)] = &[
-    ("crates/cli/src/settings/mod.rs", "expect", 1, "the default policy is in the table; a test chooses it"),
+    ("crates/cli/src/settings/values.rs", "expect", 1, "the default policy is in the table; a test chooses it"),
     ("crates/cli/src/settings/typed.rs", "expect", 1, "callers name settings of the table by constants"),
     ("crates/cache/src/policy/bare/frame.rs", "expect", 2, "a policy that breaks its contract must not be measured"),
     ("crates/cache/src/policy/gdsf.rs", "expect", 1, "an entry with a position is in the heap: `validate`"),

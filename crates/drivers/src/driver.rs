@@ -38,8 +38,8 @@ pub struct Driver {
     pub catalogue: Away,
     /// Looks at the database and changes nothing: `forebay store check`.
     pub check: fn(Options) -> Work<Checked>,
-    /// The statements of `forebay store init`. A table that keeps no versions yet, and whose mapping does not say how it
-    /// is to, gets the mode that is named last.
+    /// The statements of `forebay store init`. A table that keeps no versions yet, and whose mapping does not say how,
+    /// gets the mode that is named last.
     pub script: fn(Options, VersionMode) -> Work<String>,
     /// Runs them, all or nothing.
     pub init: fn(Options, VersionMode) -> Work<()>,

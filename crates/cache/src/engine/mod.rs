@@ -50,8 +50,8 @@
 //! | and nothing of it is kept for the path beside a writer, which hashes again: **what is here** | 46.2 |
 //!
 //! In two runs of short slices the last had .75 and .83 of hashbrown's throughput, in longer rounds on an idle machine
-//! .54 (`docs/benchmarks-engine.md`). The goals are 48 instructions and .77. A call on the way, however seldom, costs what
-//! it makes the compiler keep.
+//! .54 (`docs/benchmarks-engine.md`). The goals are 48 instructions and .77. A call on the way, however seldom, costs
+//! what it makes the compiler keep.
 
 mod boxed;
 mod budget;

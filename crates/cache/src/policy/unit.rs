@@ -6,9 +6,11 @@ pub enum Hits {
     /// It asks, when it looks for a victim, how often each slot was touched since it came in or was last asked for,
     /// saturating at [`MARKS_MAX`](super::MARKS_MAX).
     Marks,
-    /// It is told of hits, in order, through [`Order::access`](super::Order::access). Where many threads hit at once, some are left out.
+    /// It is told of hits, in order, through [`Order::access`](super::Order::access). Where many threads hit at once,
+    /// some are left out.
     Sampled,
-    /// It is told of each hit, in order, through [`Order::access`](super::Order::access): it learns from how many there are.
+    /// It is told of each hit, in order, through [`Order::access`](super::Order::access): it learns from how many there
+    /// are.
     Accesses,
 }
 

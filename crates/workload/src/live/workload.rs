@@ -59,7 +59,8 @@ pub trait Workload: Send + Sync {
     /// Client `number`, from 0.
     fn actor(self: Arc<Self>, number: u32, random: fastrand::Rng) -> Box<dyn Actor>;
 
-    /// Judges the run. All that was buffered has been applied, or [`Report::drained`](super::Report::drained) says false.
+    /// Judges the run. All that was buffered has been applied, or [`Report::drained`](super::Report::drained) says
+    /// false.
     fn check<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<Vec<Verdict>, LiveError>> {
         let _ = session;
         Box::pin(async { Ok(Vec::new()) })

@@ -46,9 +46,9 @@ impl NumberedRequests<'_> {
     }
 }
 
-/// Serves requests one after the other, as [`Bare::serve`](super::Bare::serve) does each. Every order has this: it is compiled for
-/// each by itself, so that a replay makes no call through a table for each request, and tells an order no more of a
-/// request than it looks at. That takes less time than what the simpler policies do.
+/// Serves requests one after the other, as [`Bare::serve`](super::Bare::serve) does each. Every order has this: it
+/// is compiled for each by itself, so that a replay makes no call through a table for each request, and tells an
+/// order no more of a request than it looks at. That takes less time than what the simpler policies do.
 pub trait Replay {
     /// Reads of keys by hash, with sizes; appends what became of each.
     fn replay(&mut self, frame: &mut Frame<Hashed>, requests: &[(u64, u32)], served: &mut Vec<Served>);

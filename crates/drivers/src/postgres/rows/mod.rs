@@ -4,9 +4,10 @@
 //! * `sql`: statements that read rows. `changes`: a document's changes as SQL; `lists`: those of an array.
 //!   `statement`: those of one row, and of many at once; `checked`: those that check their rows, too.
 //! * `value_refused`: which texts are no values; `canonical`, `moments`: how the database shows a value.
-//! * `mapped`: the tables; `texts`: answers; `commits`: reading and committing; `one`: a commit of one row; `many`: one statement for many rows; `batch`: what a
-//!   group comes to; `absent`: rows that were read as absent; `large`: a commit of large rows. `beside`: one that writes
-//!   documents, too; `reading`, `listing`: reads, and keys in their order; `since`: rows since a commit.
+//! * `mapped`: the tables; `texts`: answers; `commits`: reading and committing; `one`: a commit of one row; `many`:
+//!   one statement for many rows; `batch`: what a group comes to; `absent`: rows that were read as absent; `large`: a
+//!   commit of large rows. `beside`: one that writes documents, too; `reading`, `listing`: reads, and keys in their
+//!   order; `since`: rows since a commit.
 //! * `size`: how large a row may be. `versions`: what keeps the versions of rows.
 
 mod absent;
