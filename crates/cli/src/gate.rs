@@ -12,7 +12,7 @@ use forebay::store::late::{Late, NotOpened};
 use forebay::store::{Caps, Store};
 use forebay::tier::Tier;
 use forebay::version::OwnerId;
-use forebay_drivers::{Known, OpenError, Ready, Remembered};
+use forebay_drivers::{Known, OpenError, OtherDatabase, Ready, Remembered};
 use futures_util::future::BoxFuture;
 
 use crate::database;
@@ -250,7 +250,7 @@ async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, Comm
     match other {
         Some(other) if pending > 0 => {
             let (place, database) = (address.place().to_owned(), other.database().to_owned());
-            return Err(OpenError::OtherDatabase { place, database }.into());
+            return Err(OpenError::from(OtherDatabase { place, database }).into());
         }
         Some(_) => return Err(never_reached(settings, &error)),
         None if pending == 0 && known.incarnation == 0 => return Err(never_reached(settings, &error)),

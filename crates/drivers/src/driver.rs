@@ -24,8 +24,6 @@ pub type Away = fn(Option<Remembered>, &[Mapping], &[Keys]) -> Box<dyn Catalogue
 pub struct Driver {
     /// The word for it: `postgres`.
     pub name: &'static str,
-    /// Its name: `PostgreSQL`.
-    pub title: &'static str,
     /// What `--store` begins with before the first colon.
     pub schemes: &'static [&'static str],
     /// How `--store` names one: `postgres://USER@HOST/DATABASE`.

@@ -9,7 +9,7 @@ pub enum OpenError {
     /// It can't be reached, or does not answer: it may be there later.
     #[error("{0}")]
     Unreachable(String),
-    /// It lets nobody in with what was given.
+    /// It refuses the role, the password or the certificate that was given.
     #[error("{0}")]
     Denied(String),
     /// The mappings do not fit its tables.
@@ -25,17 +25,22 @@ pub enum OpenError {
         over: Option<String>,
     },
     /// Writes wait for another database.
-    #[error(
-        "writes in the journal wait for the database {database}, and {place} is another one, to which nothing of it is \
-         carried over; name {database} in --store, or give another --journal"
-    )]
-    OtherDatabase {
-        /// The place that was given.
-        place: String,
-        /// The name of the database that they wait for.
-        database: String,
-    },
+    #[error(transparent)]
+    OtherDatabase(#[from] OtherDatabase),
     /// Anything else: what was given, or the database, has to be changed first.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Writes wait for another database than the one that was named.
+#[derive(Debug, Error)]
+#[error(
+    "writes in the journal wait for the database {database}, and {place} is another one, to which none of them is \
+     applied; name {database} in --store, or give another --journal"
+)]
+pub struct OtherDatabase {
+    /// The place that was given.
+    pub place: String,
+    /// The name of the database that they wait for.
+    pub database: String,
 }

@@ -8,6 +8,9 @@
 //! * [`sql`]: what drivers of SQL databases share. It says what a further one has to bring.
 //! * `postgres`: PostgreSQL.
 
+// Without a driver there are the settings alone, and what only drivers use is not called.
+#![cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "drivers use it"))]
+
 mod address;
 mod driver;
 mod error;
@@ -20,7 +23,7 @@ use std::str::FromStr;
 
 pub use address::Address;
 pub use driver::{Away, Checked, Driver, Ready, Work};
-pub use error::OpenError;
+pub use error::{OpenError, OtherDatabase};
 pub use options::{Known, Options};
 pub use sql::keys::Keys;
 pub use sql::mapping::{Mapping, VersionMode};

@@ -13,7 +13,7 @@ use crate::sql::watching::OutsideBy;
 /// Longest wait for the first connection when the program starts: a database that is only slow then is not away.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// Most time for all that opening asks of the database behind the first connection.
+/// Most time for all that opening asks of the database after the first connection.
 const OPENING: Duration = Duration::from_secs(30);
 
 /// How a database is used.
@@ -27,15 +27,15 @@ pub struct Options {
     pub timeout: Duration,
     /// Most time for the first connection, where that is longer.
     pub first: Duration,
-    /// Most time for all that opening asks behind it.
+    /// Most time for all that opening asks after it.
     pub opening: Duration,
     /// Connections that share all reads.
     pub readers: usize,
-    /// Commits at a time, each on a connection of its own.
+    /// Commits at a time. Each has a connection that no other call uses meanwhile.
     pub writers: usize,
     /// Bytes of a row of a mapped table, at most.
     pub row_bytes_max: usize,
-    /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
+    /// Which keys are rows of which tables; none: all keys are documents in a table that forebay owns.
     pub mappings: Vec<Mapping>,
     /// Which keys that no mapping names are documents there all the same.
     pub keys: Vec<Keys>,

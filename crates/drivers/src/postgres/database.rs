@@ -36,7 +36,7 @@ pub(super) struct Inner {
     pub(super) clears: Clears,
     pub(super) watch: Watch,
     pub(super) counted: Counted,
-    /// Tables that somebody else has locked.
+    /// Tables that another session has locked.
     pub(super) locked: Locked,
     /// Which database it is.
     pub(super) place: Place,

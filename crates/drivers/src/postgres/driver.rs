@@ -17,7 +17,6 @@ use crate::sql::remembered;
 /// PostgreSQL 13 or newer.
 pub static DRIVER: Driver = Driver {
     name: "postgres",
-    title: "PostgreSQL",
     schemes: &["postgres", "postgresql"],
     form: "postgres://USER@HOST/DATABASE",
     address: |text| {
@@ -46,7 +45,7 @@ impl From<OpenError> for Refused {
             OpenError::Denied { .. } => Refused::Denied(why),
             OpenError::Mapping(_) => Refused::Mapping(why),
             OpenError::Taken { over, .. } => Refused::Taken { why, over },
-            OpenError::OtherDatabase { place, database } => Refused::OtherDatabase { place, database },
+            OpenError::OtherDatabase(other) => other.into(),
             _ => Refused::Refused(why),
         }
     }

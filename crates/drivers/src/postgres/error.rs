@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::error::OtherDatabase;
+
 /// A database that can't be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -39,16 +41,8 @@ pub enum OpenError {
         why: String,
     },
     /// Writes wait for another database.
-    #[error(
-        "writes in the journal wait for the database {database}, and {place} is another one, to which nothing of it is \
-         carried over; name {database} in --store, or give another --journal"
-    )]
-    OtherDatabase {
-        /// Host, port and database.
-        place: String,
-        /// The name of the one that they wait for.
-        database: String,
-    },
+    #[error(transparent)]
+    OtherDatabase(#[from] OtherDatabase),
     /// Roots of certificates that can't be used.
     #[error("can't use the root certificates {file}: {why}; give sslrootcert=FILE.pem in --store, or sslmode=disable")]
     RootCertificates {

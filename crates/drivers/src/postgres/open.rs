@@ -22,6 +22,7 @@ use super::session::Session;
 use super::settings::Settings;
 use super::tls::Tls;
 use super::{pooled, sql};
+use crate::error::OtherDatabase;
 use crate::options::Known;
 use crate::sql::ids;
 use crate::sql::mapping::Mapping;
@@ -164,7 +165,7 @@ pub(super) async fn look(keeper: Session, address: &Address, known: &Known) -> R
     let place = place(client).await.map_err(broken)?;
     let seen = known.remembered.as_ref().map(|remembered| &remembered.place);
     if let Some(other) = seen.filter(|other| known.waiting && other.database != place.database && !place.is(other)) {
-        return Err(OpenError::OtherDatabase { place: address.place(), database: other.database.clone() });
+        return Err(OtherDatabase { place: address.place(), database: other.database.clone() }.into());
     }
     if let Err(error) = lock(client, address).await {
         return Err(overtaken(client, address, known, error).await);

@@ -132,7 +132,7 @@ fn a_database_is_recognised() {
     assert!(!went_back(&world.database, true));
     let other = world.server.database();
     let refused = at(&other, true).err().expect("writes wait for another");
-    assert!(matches!(&refused, OpenError::OtherDatabase { database, .. } if *database == world.database), "{refused}");
+    assert!(matches!(&refused, OpenError::OtherDatabase(other) if other.database == world.database), "{refused}");
     assert!(went_back(&other, false), "nothing waits, and what is known is not of this one");
     let rename = format!("ALTER DATABASE {} RENAME TO renamed; ALTER DATABASE {other} RENAME TO {0}", world.database);
     world.server.sql("postgres", &rename);
