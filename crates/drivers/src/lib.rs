@@ -6,10 +6,10 @@
 //!
 //! * `driver`, `options`, `address`, `error`: the record and what it takes and answers.
 //! * [`sql`]: what drivers of SQL databases share. It says what a further one has to bring.
-//! * `postgres`: PostgreSQL.
+//! * `postgres`: PostgreSQL. `sqlite`: SQLite.
 
 // Without a driver there are the settings alone, and what only drivers use is not called.
-#![cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "drivers use it"))]
+#![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, reason = "drivers use it"))]
 
 mod address;
 mod driver;
@@ -18,6 +18,8 @@ mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod sql;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::str::FromStr;
 
@@ -34,6 +36,8 @@ pub use sql::watching::OutsideBy;
 pub static DRIVERS: &[&Driver] = &[
     #[cfg(feature = "postgres")]
     &postgres::DRIVER,
+    #[cfg(feature = "sqlite")]
+    &sqlite::DRIVER,
 ];
 
 /// The driver whose addresses begin as `text` does.

@@ -11,6 +11,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::shown;
+use crate::sql::failure::Failure;
 
 /// The SQLSTATE that forebay's own check of versions raises, with the places of the overtaken ones in its detail.
 pub(super) const OVERTAKEN: &str = "FB001";
@@ -20,36 +21,6 @@ pub(super) const UNKEPT: &str = "unkept ";
 
 /// The SQLSTATE with which forebay's own function says that the database has another owner now.
 pub(super) const NOT_OWNED: &str = "FB002";
-
-/// What became of a commit that was answered with an error.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// Its id is in the table already.
-    Repeated,
-    /// Versions were overtaken, by their places in the list of checks, from 0.
-    Overtaken(Vec<usize>),
-    /// A row that was read as absent is there.
-    Conflict(String),
-    /// The server gave it up for another transaction, or a trigger says so; to run it again may succeed.
-    InTheWay(String),
-    /// Never to be applied as it is.
-    Refused(String),
-    /// Not applied: the server is there, and fails at this one (see [`FAILING`]).
-    Failed(String),
-    /// The server can't now.
-    Unavailable(String),
-    /// Not applied, nor will be anything else of ours: another owner has the database.
-    NotOwned(String),
-    /// Perhaps applied.
-    Unknown(String),
-}
-
-impl Failure {
-    /// Whether the connection is still good.
-    pub(super) fn spares_connection(&self) -> bool {
-        !matches!(self, Failure::Unknown(_) | Failure::Unavailable(_) | Failure::Failed(_) | Failure::NotOwned(_))
-    }
-}
 
 /// What `error` means, as the answer to a commit that was sent.
 pub(super) fn of_commit(error: &Error) -> Failure {

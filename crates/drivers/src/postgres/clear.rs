@@ -7,10 +7,11 @@ use forebay::store::Resolved;
 use forebay::{TxnId, Version};
 use tokio::time::{Instant, timeout_at};
 
-use super::classify::{self, Failure};
+use super::classify;
 use super::database::{Inner, WHOLE_TABLE_TIME};
 use super::named;
 use super::sql;
+use crate::sql::failure::Failure;
 use crate::sql::ids;
 
 /// Ids of clearings have sequence numbers from here on, which no commit ever has.

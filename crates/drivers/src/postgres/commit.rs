@@ -13,12 +13,12 @@ use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since, Write};
 use forebay::{Change, Key, TxnId, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::classify::{Failure, told};
+use super::classify::told;
 use super::database::{Inner, no_answer_in};
-use super::failed::{Changed, Failed};
 use super::session::Session;
 use super::wire::time_to_send;
 use super::{documents, mixed, room, sql};
+use crate::sql::failure::{Changed, Failed, Failure, below_floor, denied, outcome_of, written};
 use crate::sql::ids;
 
 /// Time that each commit of a group adds to the timeout, so that a large group is not taken for a server that hangs.
@@ -324,40 +324,4 @@ fn known_id(row: &tokio_postgres::Row) -> Result<(TxnId, bool), String> {
     let id = row.try_get(0).map_err(|error| told(&error))?;
     let id = ids::version(id).ok_or("an id in forebay.applied has another length than 16")?;
     Ok((TxnId(id), row.try_get(1).map_err(|error| told(&error))?))
-}
-
-/// What a failure means for the only commit that it is about.
-fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
-    match failure {
-        Failure::Overtaken(places) => {
-            let keys = places.into_iter().filter_map(|at| commit.checks.get(at));
-            CommitOutcome::Conflict(keys.map(|(key, _)| key.clone()).collect())
-        }
-        Failure::Conflict(why) => {
-            tracing::debug!(id = %commit.id, %why, "a row came to be since it was read as absent");
-            CommitOutcome::Conflict(written(commit))
-        }
-        Failure::InTheWay(why) => {
-            tracing::debug!(id = %commit.id, %why, "PostgreSQL gave up a transaction for another");
-            CommitOutcome::Conflict(Vec::new())
-        }
-        Failure::Refused(why) => CommitOutcome::Refused(why),
-        Failure::Unavailable(why) | Failure::NotOwned(why) => CommitOutcome::Unavailable(why),
-        Failure::Failed(why) => CommitOutcome::Failed(why),
-        Failure::Unknown(why) => CommitOutcome::Unknown(why),
-        Failure::Repeated => CommitOutcome::Refused(denied(commit.id)),
-    }
-}
-
-fn written(commit: &Commit) -> Vec<Key> {
-    commit.writes.iter().map(|write| write.key.clone()).collect()
-}
-
-fn denied(id: TxnId) -> String {
-    format!("commit {id} was reported as not applied; run the transaction again under a new id")
-}
-
-fn below_floor(id: TxnId) -> String {
-    let remembered = ids::APPLIED_IDS_MAX;
-    format!("commit {id} is older than the last {remembered}, so whether it was applied is no longer known")
 }

@@ -9,13 +9,13 @@ use forebay::store::ReadError;
 use tokio::sync::Notify;
 
 use super::clears::Clears;
-use super::counted::Counted;
-use super::identity::Identity;
 use super::locked::Locked;
 use super::pool::Pool;
 use super::room::Room;
 use super::rows::mapped::Rows;
 use super::watch::Watch;
+use crate::sql::counted::Counted;
+use crate::sql::identity::Identity;
 use crate::sql::ids::Ids;
 use crate::sql::keys::Named;
 use crate::sql::mapping::Mapping;

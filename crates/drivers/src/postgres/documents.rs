@@ -9,24 +9,26 @@ use std::sync::Arc;
 use forebay::change::{Change, apply};
 use forebay::store::portion::Portion;
 use forebay::store::{Commit, ReadError, Write};
-use forebay::value::codec::{decode_value, encode_value};
+use forebay::value::codec::encode_value;
 use forebay::{Key, Read, Value, Version};
 use futures_util::TryStreamExt;
 use futures_util::future::{join, join5};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::classify::{self, Failure, told};
+use super::classify::{self, told};
 use super::database::Inner;
-use super::failed::{Changed, Failed};
 use super::get_error::GetError;
 use super::given;
-use super::identity::Identity;
 use super::large;
 use super::locked::DOCUMENTS;
 use super::room;
 use super::session::Session;
 use super::sql::{LARGE_BYTES, Prepared};
+use crate::sql::document::{decode, is_blind};
+use crate::sql::failure::Failure;
+use crate::sql::failure::{Changed, Failed};
+use crate::sql::identity::Identity;
 use crate::sql::ids;
 
 impl Inner {
@@ -92,13 +94,6 @@ fn found(key: &Key, absence: Version, row: &Row) -> Result<Found, GetError> {
     }
 }
 
-fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
-    let damaged = |why: String| ReadError::Damaged { key: key.clone(), why };
-    let version = ids::version(version).ok_or_else(|| damaged("its version has another length than 16".into()))?;
-    let value = decode_value(value).map_err(|error| damaged(error.to_string()))?;
-    Ok(Read { value: Some(value), version })
-}
-
 /// One document of a group: what becomes of it, change by change.
 pub(super) struct Target<'a> {
     key: &'a Key,
@@ -135,7 +130,7 @@ impl<'a> Target<'a> {
 
     /// Whether it does not matter what was there.
     fn is_blind(&self) -> bool {
-        self.changes.first().is_some_and(|(_, change)| room::is_blind(std::slice::from_ref(*change)))
+        self.changes.first().is_some_and(|(_, change)| is_blind(std::slice::from_ref(*change)))
     }
 
     /// Makes the changes to what was there. A change that does not fit is told with its commit. What comes to the same

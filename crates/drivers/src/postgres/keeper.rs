@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::classify::told;
 use super::database::Inner;
 use super::session::Session;
-use super::{given, sql};
+use super::{given, greet, sql};
 use crate::sql::ids;
 use crate::sql::watching::OutsideBy;
 
@@ -63,7 +63,7 @@ impl Inner {
     /// notice that it is the owner no more. One that does not answer is given up only where another does: its lock is
     /// not to be lost to a table that somebody has locked.
     async fn is_kept(&self, keeper: &Session) -> bool {
-        match timeout(self.timeout, self.identity.look(&keeper.client)).await {
+        match timeout(self.timeout, greet::look(&self.identity, &keeper.client)).await {
             Ok(Ok(())) => true,
             Ok(Err(why)) => {
                 tracing::debug!(why, "the keeper's connection failed, or the database is another's");

@@ -13,18 +13,19 @@ use forebay::{Key, Read, TxnId, Version};
 use futures_util::future::{join, join3};
 use tokio_postgres::Error;
 
-use super::classify::{self, Failure};
+use super::classify;
 use super::database::Inner;
 use super::documents::{self, Checks, Target, roll_back, unsent};
-use super::failed::{Changed, Failed};
 use super::get_error::GetError;
-use super::identity::Identity;
 use super::locked::DOCUMENTS;
 use super::rows::beside::Beside;
 use super::rows::mapped::Rows;
 use super::session::Session;
 use super::watch::Watch;
 use super::{sql, with_ids};
+use crate::sql::failure::Failure;
+use crate::sql::failure::{Changed, Failed};
+use crate::sql::identity::Identity;
 use crate::sql::ids;
 
 /// Which of some keys are documents: the places of those, and of the others.

@@ -4,13 +4,13 @@
 //!   nothing. `database`: what these tasks share.
 //! * [`address`]: where it is; `tls`, `wire`, `session`, `settings`: one connection. `pool`: a small fixed set of them,
 //!   reads pipelined on shared ones. `reading`, `locked`: a read that waits for a lock keeps no other read waiting.
-//! * `ready`, `open`, `opened`, `own`, `owners`, `identity`: one forebay per database, in an incarnation that no other
-//!   has, taken in the last step of an opening. `keeper`: what is done from time to time.
+//! * `ready`, `open`, `opened`, `raise`, `owners`, `greet`: one forebay per database, in an incarnation that no other
+//!   has, taken in the last step of an opening; what each new connection finds. `keeper`: what is done from time to time.
 //! * `documents`, `large`, `room`: the table that forebay owns, and its large documents. `named`, `mixed`: documents
 //!   beside rows. `clear`, `listing`, `given`: key spaces, keys in their order, and ids that clients gave.
 //! * `rows`: rows of mapped tables. `dialect`: which keys and values there are. `reload`: tables that were altered.
 //! * `outside`, `watch`: what others write to these, as triggers note it; `decoding`: as the server's log says it.
-//! * `commit`, `failed`: a commit is one message and one transaction. `classify`, `shown`, `get_error`: what an error
+//! * `commit`: a commit is one message and one transaction. `classify`, `shown`, `get_error`: what an error
 //!   says about it, and what of that is told. `with_ids`: which commits a read has in it.
 //! * [`setup`], `install`, `noted`: `forebay store check` and `init`. [`plain`]: a connection as any program has it.
 //!
@@ -22,18 +22,16 @@ mod classify;
 mod clear;
 mod clears;
 mod commit;
-mod counted;
 mod database;
 mod decoding;
 mod dialect;
 mod documents;
 mod driver;
 mod error;
-mod failed;
 mod figures;
 mod get_error;
 mod given;
-mod identity;
+mod greet;
 mod install;
 mod keeper;
 mod large;
@@ -45,11 +43,11 @@ mod noted;
 mod open;
 mod opened;
 mod outside;
-mod own;
 mod owners;
 pub mod plain;
 mod pool;
 mod pooled;
+mod raise;
 mod reading;
 mod ready;
 mod reload;

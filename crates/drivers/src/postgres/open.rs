@@ -14,8 +14,8 @@ use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
 use super::error::OpenError;
 use super::opened::Opened;
-use super::own::Own;
-use super::owners::Owners;
+use super::owners;
+use super::raise::raise;
 use super::rows::found;
 use super::rows::size;
 use super::session::Session;
@@ -24,8 +24,10 @@ use super::tls::Tls;
 use super::{pooled, sql};
 use crate::error::OtherDatabase;
 use crate::options::Known;
+use crate::sql::identity::Opening;
 use crate::sql::ids;
 use crate::sql::mapping::Mapping;
+use crate::sql::owners::{Own, Owners};
 use crate::sql::remembered::Place;
 use crate::sql::shared;
 use crate::sql::table::Table;
@@ -178,7 +180,7 @@ pub(super) async fn look(keeper: Session, address: &Address, known: &Known) -> R
     if !meta.has_owners {
         client.batch_execute(sql::OWNERS).await.map_err(|error| rights(address, &error))?;
     }
-    let owners = Owners::read(client).await.map_err(|error| rights(address, &error))?;
+    let owners = owners::read(client).await.map_err(|error| rights(address, &error))?;
     let newest: Vec<Vec<u8>> = known.acknowledged.iter().copied().map(ids::bytes).collect();
     let there = client.query_one(sql::NEWEST, &[&newest]).await.map_err(|error| rights(address, &error))?;
     let there: bool = there.try_get(0).map_err(broken)?;
@@ -198,7 +200,7 @@ pub(super) async fn take(looked: Looked, address: &Address, known: &Known) -> Re
     let owner = known.owner.map_or_else(|| run.clone(), |owner| owner.to_string());
     let own = Own { owner, run, journal: known.owner.is_some() };
     // Versions and ids of what was lost are never given again.
-    let raised = own.raise(client, known.minted.max(known.incarnation), None).await;
+    let raised = raise(&own, client, known.minted.max(known.incarnation), None).await;
     let raised = raised.map_err(|error| rights(address, &error))?;
     let no_row = || OpenError::Failed { place: address.place(), why: "forebay.meta has no row".into() };
     let incarnation = raised.ok_or_else(no_row)?;
@@ -220,7 +222,8 @@ pub(super) async fn take(looked: Looked, address: &Address, known: &Known) -> Re
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
     client.batch_execute(&name).await.map_err(broken)?;
     let (owned_since, earlier) = (owners.since(&own, found, known), owners.runs());
-    Ok(Opened { keeper, incarnation, floor, own, earlier, owned_since, went_back, server, place, another })
+    let opening = Opening { own, incarnation, earlier, owned_since, went_back };
+    Ok(Opened { keeper, opening, floor, server, place, another })
 }
 
 /// Which database this is.
@@ -282,7 +285,7 @@ async fn overtaken(client: &Client, address: &Address, known: &Known, error: Ope
     let by = async {
         let meta = meta(client, address).await.ok().filter(|meta| meta.has_owners)?;
         let own = Own { owner: known.owner?.to_string(), run: meta.run, journal: true };
-        let by = Owners::read(client).await.ok()?.since(&own, meta.incarnation, known)?;
+        let by = owners::read(client).await.ok()?.since(&own, meta.incarnation, known)?;
         Some(format!("another forebay has taken this database over: {by}, incarnation {}", meta.incarnation))
     };
     OpenError::Taken { place, pid, from, since, over: by.await }

@@ -2,93 +2,22 @@
 
 use tokio_postgres::{Client, Error, Row};
 
-use super::own::Own;
 use super::sql;
-use crate::options::Known;
+use crate::sql::owners::{Owner, Owners};
 
-/// One of them.
-#[derive(Clone, Debug)]
-struct Owner {
-    owner: String,
-    run: String,
-    journal: bool,
-    /// The last under which it had the database.
-    incarnation: u64,
-    since: String,
-    place: String,
-}
-
-impl Owner {
-    fn of(row: &Row) -> Result<Owner, Error> {
-        Ok(Owner {
-            owner: row.try_get(0)?,
-            run: row.try_get(1)?,
-            journal: row.try_get(2)?,
-            incarnation: row.try_get::<_, i64>(3)? as u64,
-            since: row.try_get(4)?,
-            place: row.try_get(5)?,
-        })
-    }
-
-    fn told(&self) -> String {
-        format!("owner {} of {} from {}", self.owner, self.since, self.place)
-    }
+fn owner(row: &Row) -> Result<Owner, Error> {
+    Ok(Owner {
+        owner: row.try_get(0)?,
+        run: row.try_get(1)?,
+        journal: row.try_get(2)?,
+        incarnation: row.try_get::<_, i64>(3)? as u64,
+        since: row.try_get(4)?,
+        place: row.try_get(5)?,
+    })
 }
 
 /// The owners that are known, the last first.
-pub(super) struct Owners(Vec<Owner>);
-
-impl Owners {
-    pub(super) async fn read(client: &Client) -> Result<Owners, Error> {
-        let rows = client.query(sql::KNOWN_OWNERS, &[]).await?;
-        Ok(Owners(rows.iter().map(Owner::of).collect::<Result<_, _>>()?))
-    }
-
-    pub(super) fn runs(&self) -> Vec<String> {
-        self.0.iter().map(|owner| owner.run.clone()).collect()
-    }
-
-    /// The incarnation of the last owner that was noted; 0 if none ever was.
-    fn newest(&self) -> u64 {
-        self.0.first().map_or(0, |owner| owner.incarnation)
-    }
-
-    /// The other owners since the opening that is `known`, of a database that is in incarnation `found`. A start raises
-    /// the incarnation before its journal notes it, so what is above the noted one counts only if its owner is another.
-    pub(super) fn since(&self, own: &Own, found: u64, known: &Known) -> Option<String> {
-        known.owner?;
-        let ours = self.0.iter().find(|owner| owner.owner == own.owner).map(|owner| owner.incarnation);
-        let noted = match known.incarnation {
-            // A journal in which writes wait, and that never noted an opening.
-            0 if known.waiting => ours.unwrap_or(0),
-            0 => return None,
-            noted => noted,
-        };
-        let came = |owner: &&Owner| owner.owner != own.owner && owner.incarnation > noted;
-        let mut others: Vec<String> = self.0.iter().filter(came).map(Owner::told).collect();
-        // Who raises it and notes no owner is older than owners; before our first row it may have been us.
-        if ours.is_some() && found > self.newest() && found > noted {
-            others.insert(0, format!("a forebay of an older version, incarnation {found}"));
-        }
-        (!others.is_empty()).then(|| others.join(", "))
-    }
-
-    /// Says so where the last owner was another that may have writes in a journal of its own. It has ended, or it would
-    /// hold the database's lock.
-    pub(super) fn warn_of_the_last(&self, own: &Own, found: u64, known: &Known) {
-        let last = self.0.first().filter(|owner| owner.incarnation == found);
-        let who = match last {
-            Some(last) if last.owner == own.owner || !last.journal => return,
-            Some(last) => last.told(),
-            // The owner before was older than owners: perhaps we were it.
-            None if found == 0 || (self.0.is_empty() && known.incarnation > 0) => return,
-            None => "a forebay of an older version".to_owned(),
-        };
-        tracing::warn!(
-            last = who,
-            owner = own.owner,
-            "another forebay had this database last: writes that it has buffered, if any, are not here but in its own \
-             journal"
-        );
-    }
+pub(super) async fn read(client: &Client) -> Result<Owners, Error> {
+    let rows = client.query(sql::KNOWN_OWNERS, &[]).await?;
+    Ok(Owners(rows.iter().map(owner).collect::<Result<_, _>>()?))
 }

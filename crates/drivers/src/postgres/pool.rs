@@ -15,13 +15,14 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
 use tokio_postgres::{Config, Error};
 
 use super::classify::told;
-use super::identity::{Found, Identity};
+use super::greet::{self, Greeting};
 use super::rows::mapped::Rows;
 use super::session::Session;
 use super::settings::Settings;
 use super::sql;
 use super::tls::Tls;
 use super::wire::Progress;
+use crate::sql::identity::Identity;
 use crate::sql::ids;
 
 /// Connections that were given up and whose backends may still be at work; with more, no new one is made.
@@ -43,6 +44,7 @@ pub(super) struct Pool {
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
+    greeting: Greeting,
     /// Of what is sent over all of them.
     pub(super) progress: Arc<Progress>,
     /// The mapped tables, as they were looked up last; for each of them every session prepares statements.
@@ -101,6 +103,7 @@ impl Pool {
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
             identity,
+            greeting: Greeting::default(),
             progress: Arc::default(),
             rows: RwLock::new(rows),
         }
@@ -121,8 +124,8 @@ impl Pool {
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
         let (statements, greeted) = join(session.prepare(own, &prepared), greeting).await;
         // Who was found there matters more than a statement that can't be prepared.
-        let found = Found::of(&greeted.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
-        self.identity.recognise(&session.client, &found).await?;
+        let found = greet::found(&greeted.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
+        self.greeting.recognise(&self.identity, &session.client, &found).await?;
         self.end_lost(&session).await.map_err(|error| told(&error))?;
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
@@ -140,7 +143,7 @@ impl Pool {
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
     pub(super) async fn connect_again(&self, name: String) -> Result<Session, String> {
         let session = self.let_in(name, &self.to_write).await?;
-        self.identity.look(&session.client).await?;
+        greet::look(&self.identity, &session.client).await?;
         // The old one's backend may not have noticed yet.
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
             AND usename = current_user AND application_name = $1 AND pid <> pg_backend_pid()";
@@ -158,7 +161,7 @@ impl Pool {
     pub(super) async fn look(&self) -> Result<(), String> {
         let name = format!("{}look", self.identity.prefix());
         let session = self.let_in(name, &self.to_write).await?;
-        self.identity.look(&session.client).await
+        greet::look(&self.identity, &session.client).await
     }
 
     /// A connection for reads, which wait for no lock for long.

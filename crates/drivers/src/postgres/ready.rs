@@ -14,10 +14,8 @@ use tokio_postgres::Config;
 
 use super::address::Address;
 use super::clears::Clears;
-use super::counted::Counted;
 use super::database::Inner;
 use super::error::OpenError;
-use super::identity::Identity;
 use super::keeper;
 use super::locked::Locked;
 use super::open::{self, Looked};
@@ -29,6 +27,8 @@ use super::store::Postgres;
 use super::tls::Tls;
 use super::watch::Watch;
 use crate::options::{Known, Options};
+use crate::sql::counted::Counted;
+use crate::sql::identity::Identity;
 use crate::sql::ids::Ids;
 use crate::sql::keys::Named;
 use crate::sql::mapping::Mapping;
@@ -122,7 +122,7 @@ impl Ready {
             versions::doubts(&rows.tables, outside).for_each(|line| tracing::warn!("{line}"));
         }
         let plan = Plan { readers, writers, rows, lock_wait: reading::lock_wait(timeout) };
-        let identity = Arc::new(Identity::new(&opened, &known, writers, self.named.is_some()));
+        let identity = Arc::new(Identity::new(&opened.opening, &known, writers, self.named.is_some()));
         let inner = Arc::new(Inner {
             pool: Pool::new(config, tls, identity.clone(), plan),
             identity,

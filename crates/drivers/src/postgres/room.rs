@@ -7,6 +7,7 @@ use forebay::value::DOCUMENT_BYTES_MAX;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::sql::LARGE_BYTES;
+use crate::sql::document::is_blind;
 
 /// Units in which room is counted.
 const UNIT_BYTES: usize = 1 << 10;
@@ -63,9 +64,4 @@ pub(super) fn rows_of(group: &[Commit]) -> usize {
 /// What they take while they are written.
 pub(super) fn written_by(group: &[Commit]) -> usize {
     rows_of(group).saturating_mul(ROW_COPIES)
-}
-
-/// Whether it does not matter what was there before `changes`.
-pub(super) fn is_blind(changes: &[Change]) -> bool {
-    matches!(changes.first(), Some(Change::Put(_) | Change::Delete))
 }

@@ -9,11 +9,11 @@ use tokio_postgres::types::ToSql;
 
 use super::classify;
 use super::get_error::GetError;
-use super::identity::Identity;
 use super::large;
 use super::rows::mapped::Rows;
 use super::rows::texts::place_of;
 use super::session::Session;
+use crate::sql::identity::Identity;
 use crate::sql::ids;
 use crate::sql::table::Table;
 use crate::sql::text::unhex;

@@ -7,6 +7,9 @@
 //! * `row_change`: what a document's changes come to in its row. `as_stored`, `refusals`: how the database shows a
 //!   value, and which it surely refuses. `row_size`: how large a row may be. `json`, `text`: values as texts.
 //! * `dialect`: the rules of one database, as far as they can be told without asking it.
+//! * `identity`, `owners`: whose the database is, and whether it is in the state that it was in. `failure`: why a commit
+//!   was not made. `counted`: reads and commits, counted.
+//! * `document`: a document of forebay's table as the database has it.
 //! * `ids`: how long the ids of commits are remembered. `watching`: how what others write is seen.
 //!
 //! # What a driver brings
@@ -16,13 +19,18 @@
 //! what others write, a session, and what each of the database's errors means.
 
 pub(crate) mod as_stored;
+pub(crate) mod counted;
 pub(crate) mod dialect;
+pub(crate) mod document;
+pub(crate) mod failure;
 pub(crate) mod foreign;
 pub(crate) mod glob;
+pub(crate) mod identity;
 pub(crate) mod ids;
 mod json;
 pub mod keys;
 pub mod mapping;
+pub(crate) mod owners;
 pub(crate) mod pattern;
 mod refusals;
 pub mod remembered;

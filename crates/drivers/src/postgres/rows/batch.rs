@@ -9,9 +9,9 @@ use super::checked::{Checked, Run};
 use super::mapped::Rows;
 use super::sql::{Row, array_literal};
 use super::statement::Script;
-use crate::postgres::failed::Changed;
 use crate::postgres::given;
 use crate::postgres::sql::OWNED;
+use crate::sql::failure::Changed;
 use crate::sql::ids;
 use crate::sql::text::hex;
 

@@ -6,10 +6,10 @@ use tokio_postgres::{Error, SimpleQueryMessage};
 use super::batch::Batch;
 use super::large::row_in;
 use super::mapped::Rows;
-use crate::postgres::classify::Failure;
-use crate::postgres::failed::{Changed, Failed};
-use crate::postgres::identity::Identity;
 use crate::postgres::watch::Watch;
+use crate::sql::failure::Failure;
+use crate::sql::failure::{Changed, Failed};
+use crate::sql::identity::Identity;
 
 /// What the commits of a group do to rows.
 pub(in crate::postgres) struct Beside<'a> {

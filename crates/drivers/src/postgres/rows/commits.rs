@@ -16,14 +16,15 @@ use super::mapped::Rows;
 use super::sql::Row;
 use super::statement::Script;
 use super::texts::{Texts, place_of};
-use crate::postgres::classify::{self, Failure};
-use crate::postgres::failed::{Changed, Failed};
+use crate::postgres::classify;
 use crate::postgres::get_error::GetError;
-use crate::postgres::identity::Identity;
 use crate::postgres::room::rows_of;
 use crate::postgres::session::Session;
 use crate::postgres::sql::LARGE_BYTES;
 use crate::postgres::watch::Watch;
+use crate::sql::failure::Failure;
+use crate::sql::failure::{Changed, Failed};
+use crate::sql::identity::Identity;
 use crate::sql::table::{Kind, Table};
 use crate::sql::text::unhex;
 

@@ -9,12 +9,12 @@ use tokio_postgres::{Error, SimpleQueryMessage, SimpleQueryRow};
 use super::absent::Absent;
 use super::batch::Batch;
 use super::mapped::Rows;
-use crate::postgres::classify::Failure;
 use crate::postgres::documents::{roll_back, unsent};
-use crate::postgres::failed::{Changed, Failed};
-use crate::postgres::identity::Identity;
 use crate::postgres::session::Session;
 use crate::postgres::watch::Watch;
+use crate::sql::failure::Failure;
+use crate::sql::failure::{Changed, Failed};
+use crate::sql::identity::Identity;
 
 impl Rows {
     /// Commits `batch` in an open transaction, statement by statement: one of its large rows is on its way at a time.

@@ -16,10 +16,10 @@ use super::texts::place_of;
 use crate::postgres::classify;
 use crate::postgres::database::Inner;
 use crate::postgres::get_error::GetError;
-use crate::postgres::identity::Identity;
 use crate::postgres::room::GROWN_BYTES;
 use crate::postgres::session::Session;
 use crate::postgres::sql::LARGE_BYTES;
+use crate::sql::identity::Identity;
 use crate::sql::table::Table;
 
 /// Of one table what is asked: places in the answer, and the parts of the keys, column by column.

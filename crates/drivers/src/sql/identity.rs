@@ -19,46 +19,54 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use forebay::store::tombstones::Tombstones;
 use forebay::tier::REMEMBERED_IDS_MAX;
 use forebay::{Key, TxnId, Version};
-use tokio::sync::Mutex as AsyncMutex;
-use tokio_postgres::{Client, Error, Row};
 
-use super::classify::told;
-use super::opened::Opened;
-use super::own::Own;
-use super::sql::GREET;
+use super::owners::Own;
 use crate::options::Known;
 
 /// The versions of absent documents beside rows have this bit: no commit's number gets so far. What an outage's journal
 /// has of an absence is one in every later run, too.
 const ABSENT: u64 = 1 << 61;
 
-/// An owner, as the database names it.
-#[derive(Clone, Debug)]
-pub(super) struct Owner {
-    pub(super) owner: String,
-    pub(super) run: String,
-    pub(super) since: String,
-    pub(super) place: String,
-}
-
 /// What a new connection found.
-pub(super) struct Found {
-    incarnation: u64,
+pub(crate) struct Found {
+    pub(crate) incarnation: u64,
     /// None where it was never noted: by a forebay older than owners.
-    owner: Option<Owner>,
+    pub(crate) owner: Option<Holder>,
     /// All of our newest acknowledged commits are there.
-    there: bool,
+    pub(crate) there: bool,
 }
 
-impl Found {
-    /// From the answer to [`GREET`].
-    pub(super) fn of(row: &Row) -> Result<Found, Error> {
-        let owner = match row.try_get(1)? {
-            Some(owner) => Some(Owner { owner, run: row.try_get(2)?, since: row.try_get(3)?, place: row.try_get(4)? }),
-            None => None,
-        };
-        Ok(Found { incarnation: row.try_get::<_, i64>(0)? as u64, owner, there: row.try_get(5)? })
-    }
+/// The owner of now, as the database names it.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(crate) owner: String,
+    pub(crate) run: String,
+    pub(crate) since: String,
+    pub(crate) place: String,
+}
+
+/// What that means for who opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// It is as it was.
+    Same,
+    /// It is ours, in this later incarnation.
+    Raised(u64),
+    /// It was put back to an earlier state.
+    Earlier,
+}
+
+/// What opening it has found.
+pub(crate) struct Opening {
+    /// As whom it was opened.
+    pub(crate) own: Own,
+    pub(crate) incarnation: u64,
+    /// The runs of all owners before.
+    pub(crate) earlier: Vec<String>,
+    /// Other owners since it was opened last with the journal that is known.
+    pub(crate) owned_since: Option<String>,
+    /// It is in an earlier state than was known.
+    pub(crate) went_back: bool,
 }
 
 /// Whose database it is.
@@ -72,7 +80,7 @@ enum Whose {
 }
 
 /// What the driver remembers of the database that it opened.
-pub(super) struct Identity {
+pub(crate) struct Identity {
     own: Own,
     /// The incarnation of the opening, and the runs of the owners that were known then.
     opened_in: u64,
@@ -91,14 +99,12 @@ pub(super) struct Identity {
     absent: Mutex<Tombstones>,
     /// Others write to the same database: what was read as absent may be checked by a later process.
     marks_absence: bool,
-    /// One connection at a time finds out that the database is another one.
-    raising: AsyncMutex<()>,
 }
 
 impl Identity {
     /// Of a database that was opened just now, as it was `known` to be or as it was before that, for so many who write
     /// at a time. Beside rows a document's absence is marked as such.
-    pub(super) fn new(opened: &Opened, known: &Known, writers: usize, marks_absence: bool) -> Identity {
+    pub(crate) fn new(opened: &Opening, known: &Known, writers: usize, marks_absence: bool) -> Identity {
         let acknowledged_max = writers.clamp(1, REMEMBERED_IDS_MAX);
         let known = if opened.went_back { &[][..] } else { &known.acknowledged };
         let known = &known[known.len().saturating_sub(acknowledged_max)..];
@@ -116,27 +122,31 @@ impl Identity {
             went_back: opened.went_back,
             absent: Mutex::new(Tombstones::new(incarnation)),
             marks_absence,
-            raising: AsyncMutex::new(()),
         }
     }
 
+    /// As whom it was opened.
+    pub(crate) fn own(&self) -> &Own {
+        &self.own
+    }
+
     /// What our sessions are known by to the statements that commit.
-    pub(super) fn run(&self) -> &str {
+    pub(crate) fn run(&self) -> &str {
         &self.own.run
     }
 
     /// Who owned it between the opening before and this one.
-    pub(super) fn owned_since(&self) -> Option<&str> {
+    pub(crate) fn owned_since(&self) -> Option<&str> {
         self.owned_since.as_deref()
     }
 
     /// Who has taken the database over.
-    pub(super) fn fenced(&self) -> Option<&str> {
+    pub(crate) fn fenced(&self) -> Option<&str> {
         self.fenced.get().map(String::as_str)
     }
 
     /// The database is another's from now on, for good.
-    pub(super) fn fence(&self, why: String) {
+    pub(crate) fn fence(&self, why: String) {
         if self.fenced.set(why).is_ok() {
             tracing::error!(
                 owner = self.own.owner,
@@ -148,21 +158,21 @@ impl Identity {
     }
 
     /// Under which commits are minted now.
-    pub(super) fn incarnation(&self) -> u64 {
+    pub(crate) fn incarnation(&self) -> u64 {
         self.incarnation.load(Ordering::SeqCst)
     }
 
-    pub(super) fn prefix(&self) -> &str {
+    pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// Whether it was opened in an earlier state than was known.
-    pub(super) fn went_back(&self) -> bool {
+    pub(crate) fn went_back(&self) -> bool {
         self.went_back
     }
 
     /// The newest commits that were acknowledged, oldest first; all of them are there as long as it is the same state.
-    pub(super) fn acknowledged(&self) -> Vec<TxnId> {
+    pub(crate) fn acknowledged(&self) -> Vec<TxnId> {
         self.newest().iter().copied().collect()
     }
 
@@ -172,7 +182,7 @@ impl Identity {
 
     /// A transaction of the database that entered `id` is about to be acknowledged, before its connection is used
     /// again.
-    pub(super) fn acknowledge(&self, id: TxnId) {
+    pub(crate) fn acknowledge(&self, id: TxnId) {
         let mut newest = self.newest();
         if newest.len() == self.acknowledged_max {
             newest.pop_front();
@@ -185,7 +195,7 @@ impl Identity {
     }
 
     /// The version of the absence of `key`.
-    pub(super) fn absence(&self, key: &Key) -> Version {
+    pub(crate) fn absence(&self, key: &Key) -> Version {
         let version = self.absent().absence(key).version;
         match self.marks_absence {
             true => Version { sequence: version.sequence | ABSENT, ..version },
@@ -194,7 +204,7 @@ impl Identity {
     }
 
     /// Whether `version` is that of the absence of `key`; where absences are marked, of any of its absences.
-    pub(super) fn is_absence(&self, key: &Key, version: Version) -> bool {
+    pub(crate) fn is_absence(&self, key: &Key, version: Version) -> bool {
         match self.marks_absence {
             true => version.sequence & ABSENT != 0,
             false => self.absence(key) == version,
@@ -203,7 +213,7 @@ impl Identity {
 
     /// `key` is about to be deleted at `version`. Said before the delete is sent, since its answer may be lost; the
     /// version counts only once the key is absent.
-    pub(super) fn deleting(&self, key: &Key, version: Version) {
+    pub(crate) fn deleting(&self, key: &Key, version: Version) {
         let mut absent = self.absent();
         // A commit that is sent again says an older one.
         if absent.absence(key).version < version {
@@ -212,7 +222,7 @@ impl Identity {
     }
 
     /// All of `space` is about to be deleted at `version`.
-    pub(super) fn clearing(&self, space: u8, version: Version) {
+    pub(crate) fn clearing(&self, space: u8, version: Version) {
         self.absent().raise_floor(space, version, 0);
     }
 
@@ -226,18 +236,11 @@ impl Identity {
         }
     }
 
-    /// Whether this is still ours, asked over `client`; no more is found out, and nothing changed.
-    pub(super) async fn look(&self, client: &Client) -> Result<(), String> {
-        let nothing: Vec<Vec<u8>> = Vec::new();
-        let row = client.query_one(GREET, &[&nothing]).await.map_err(|error| told(&error))?;
-        self.refuse_others(&Found::of(&row).map_err(|error| told(&error))?)
-    }
-
     /// An error if the database is another's.
-    fn refuse_others(&self, found: &Found) -> Result<(), String> {
+    pub(crate) fn refuse_others(&self, found: &Found) -> Result<(), String> {
         if self.fenced.get().is_none() && self.whose(found) == Whose::Others {
             let by = match &found.owner {
-                Some(Owner { owner, since, place, .. }) => format!("owner {owner} of {since} from {place}"),
+                Some(Holder { owner, since, place, .. }) => format!("owner {owner} of {since} from {place}"),
                 None => "one of an older version".to_owned(),
             };
             let incarnation = found.incarnation;
@@ -246,29 +249,20 @@ impl Identity {
         self.fenced().map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
-    /// Whether a connection that `found` this may be used.
-    pub(super) async fn recognise(&self, client: &Client, found: &Found) -> Result<(), String> {
+    /// What `found` says of the database: an error if it is another's.
+    pub(crate) fn judge(&self, found: &Found) -> Result<Judged, String> {
         self.refuse_others(found)?;
-        let ours = self.incarnation();
-        let whose = self.whose(found);
-        if whose == Whose::Ours && found.incarnation == ours && found.there {
-            return Ok(());
-        }
-        let _alone = self.raising.lock().await;
-        let just_now = || Err("the database was found in an earlier state just now; ask again".to_owned());
-        if self.incarnation() != ours {
-            return just_now();
-        }
-        let raised = match whose == Whose::Ours && found.incarnation > ours {
-            // We have raised it for just this reason, and the answer was lost.
-            true => found.incarnation,
-            // Only what was found is replaced: who has come since is not overlooked.
-            false => match self.own.raise(client, ours, Some(found.incarnation)).await {
-                Ok(Some(raised)) => raised,
-                Ok(None) => return just_now(),
-                Err(error) => return Err(told(&error)),
-            },
-        };
+        let (ours, whose) = (self.incarnation(), self.whose(found));
+        Ok(match whose == Whose::Ours {
+            true if found.incarnation == ours && found.there => Judged::Same,
+            // We have raised it, and the answer was lost.
+            true if found.incarnation > ours => Judged::Raised(found.incarnation),
+            _ => Judged::Earlier,
+        })
+    }
+
+    /// The database was found in an earlier state: from now on it is in the incarnation `raised`.
+    pub(crate) fn went_back_to(&self, raised: u64) {
         tracing::error!(
             incarnation = raised,
             newest = self.newest().iter().max().map(|id| id.to_string()),
@@ -278,6 +272,5 @@ impl Identity {
         *self.absent() = Tombstones::new(raised);
         self.newest().clear();
         self.incarnation.store(raised, Ordering::SeqCst);
-        Ok(())
     }
 }

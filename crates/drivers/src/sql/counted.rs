@@ -8,24 +8,24 @@ use forebay::store::figures::{OUTCOMES, TimeHistogram};
 
 /// Counted since the database was opened.
 #[derive(Default)]
-pub(super) struct Counted {
-    pub(super) reads: TimeHistogram,
-    pub(super) keys_read: AtomicU64,
-    pub(super) reads_failed: AtomicU64,
-    pub(super) groups: TimeHistogram,
-    pub(super) outcomes: [AtomicU64; OUTCOMES.len()],
+pub(crate) struct Counted {
+    pub(crate) reads: TimeHistogram,
+    pub(crate) keys_read: AtomicU64,
+    pub(crate) reads_failed: AtomicU64,
+    pub(crate) groups: TimeHistogram,
+    pub(crate) outcomes: [AtomicU64; OUTCOMES.len()],
 }
 
 impl Counted {
     /// A read of so many documents took so long.
-    pub(super) fn read(&self, took: Duration, keys: usize, well: bool) {
+    pub(crate) fn read(&self, took: Duration, keys: usize, well: bool) {
         self.reads.add(took);
         self.keys_read.fetch_add(keys as u64, Ordering::Relaxed);
         self.reads_failed.fetch_add(u64::from(!well), Ordering::Relaxed);
     }
 
     /// A group took so long.
-    pub(super) fn group(&self, took: Duration, outcomes: &[CommitOutcome]) {
+    pub(crate) fn group(&self, took: Duration, outcomes: &[CommitOutcome]) {
         self.groups.add(took);
         for outcome in outcomes {
             let at = match outcome {

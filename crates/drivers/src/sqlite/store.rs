@@ -1,0 +1,263 @@
+//! SQLite as a store: each call is a task, so that a caller that goes away changes nothing.
+
+use std::sync::Arc;
+
+use forebay::error::Unavailable;
+use forebay::store::figures::{Connections, StoreFigures};
+use forebay::store::portion::Portion;
+use forebay::store::{Caps, Commit, CommitOutcome, GivenId, ReadError, ReadWithIds, Resolved, Store};
+use forebay::{Key, Read, TxnId, Version};
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::connection::PAGES_KIB;
+use super::database::{Database, unavailable};
+use super::ready::Ready;
+use super::{commit, documents, given, listing};
+use crate::error::OpenError;
+use crate::options::Options;
+use crate::sql::failure::Failure;
+use crate::sql::remembered;
+
+/// A file as the store; one forebay per file.
+pub struct Sqlite {
+    pub(super) database: Arc<Database>,
+    pub(super) tokio: Handle,
+}
+
+impl Sqlite {
+    /// Opens the file, making forebay's tables if they are not there. To be called in the context of a tokio runtime,
+    /// which has to live as long as the store.
+    pub async fn open(options: Options) -> Result<Sqlite, OpenError> {
+        Ready::prepare(options).await?.take().await
+    }
+
+    /// Runs `work` as a task, so that it goes on if the caller goes away.
+    fn run<T, W>(&self, work: impl FnOnce(Arc<Database>) -> W) -> BoxFuture<'static, Result<T, String>>
+    where
+        T: Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+    {
+        let task = self.tokio.spawn(work(self.database.clone()));
+        Box::pin(async move { task.await.map_err(|error| format!("the driver's task ended: {error}")) })
+    }
+}
+
+/// Why something that is no commit was not written.
+fn why(failure: Failure) -> String {
+    match failure {
+        Failure::Refused(why)
+        | Failure::Unavailable(why)
+        | Failure::Unknown(why)
+        | Failure::NotOwned(why)
+        | Failure::Failed(why) => why,
+        failure => format!("{failure:?}"),
+    }
+}
+
+impl Store for Sqlite {
+    fn caps(&self) -> Caps {
+        Caps { ordered: false, owned: true, applies: true }
+    }
+
+    fn name(&self) -> String {
+        self.database.name.clone()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.database.identity.incarnation()
+    }
+
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        let keys = keys.to_vec();
+        let read = self.run(move |database| async move {
+            let (began, asked) = (Instant::now(), keys.len());
+            // Before the question: a document that is deleted after it has a later one.
+            let absences: Vec<Version> = keys.iter().map(|key| database.identity.absence(key)).collect();
+            let read = database
+                .reading(move |_, connection| {
+                    let (mut reads, mut portion) = (Vec::with_capacity(keys.len()), Portion::new(bytes_max));
+                    for (key, absence) in keys.iter().zip(absences) {
+                        let read = documents::get(connection, key, absence)?;
+                        portion.count(&read);
+                        reads.push(read);
+                        if !portion.goes_on() {
+                            break;
+                        }
+                    }
+                    Ok(reads)
+                })
+                .await;
+            database.counted.read(began.elapsed(), read.as_ref().map_or(asked, Vec::len), read.is_ok());
+            read
+        });
+        Box::pin(async move { read.await.map_err(unavailable)? })
+    }
+
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        let asked = asked.to_vec();
+        let read = self.run(move |database| async move {
+            let absences: Vec<Version> = asked.iter().map(|(key, _)| database.identity.absence(key)).collect();
+            let read = database.reading(move |_, connection| {
+                let mut reads = Vec::with_capacity(asked.len());
+                for ((key, ids), absence) in asked.into_iter().zip(absences) {
+                    let read = documents::get(connection, &key, absence)?;
+                    let mut applied = Vec::new();
+                    for id in ids {
+                        if commit::known(connection, id)? == Some(true) {
+                            applied.push(id);
+                        }
+                    }
+                    reads.push((read, applied));
+                }
+                Ok(Some(reads))
+            });
+            read.await
+        });
+        Box::pin(async move { read.await.map_err(unavailable)? })
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        let (count, group) = (group.len(), group.to_vec());
+        let committed = self.run(move |database| async move {
+            let (began, patience) = (Instant::now(), database.patience(&group));
+            let outcomes = database.writing(patience, move |database, slot| database.commit(slot, &group)).await;
+            let outcomes = outcomes.unwrap_or_else(|why| vec![CommitOutcome::Unavailable(why); count]);
+            database.counted.group(began.elapsed(), &outcomes);
+            outcomes
+        });
+        Box::pin(async move { committed.await.unwrap_or_else(|why| vec![CommitOutcome::Unknown(why); count]) })
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        Box::pin(async move {
+            let resolved = self.outcomes(&[id]).await?;
+            resolved.first().copied().ok_or_else(|| Unavailable("no outcome".into()))
+        })
+    }
+
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        let ids = ids.to_vec();
+        let asked = self.run(move |database| async move {
+            let patience = database.timeout;
+            database
+                .writing(patience, move |database, slot| database.outcomes(slot, &ids))
+                .await
+                .and_then(|known| known)
+        });
+        Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        let asked =
+            self.run(|database| async move { database.reading(|_, connection| Ok(given::all(connection)?)).await });
+        Box::pin(async move { asked.await.map_err(Unavailable)?.map_err(|error| Unavailable(error.to_string())) })
+    }
+
+    fn catalogue(&self) -> Option<String> {
+        remembered::text(&self.database.place, &[])
+    }
+
+    fn keep_ids_from(&self, oldest: Option<TxnId>) {
+        self.database.ids.keep_from(oldest);
+    }
+
+    fn acknowledged(&self) -> Vec<TxnId> {
+        self.database.identity.acknowledged()
+    }
+
+    fn went_back(&self) -> bool {
+        self.database.identity.went_back()
+    }
+
+    fn is_another(&self) -> bool {
+        self.database.another
+    }
+
+    fn owned_since(&self) -> Option<&str> {
+        self.database.identity.owned_since()
+    }
+
+    fn fenced(&self) -> Option<&str> {
+        self.database.identity.fenced()
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        let after = after.filter(|key| key.space() == space).cloned();
+        let scanned = self.run(move |database| async move {
+            database.reading(move |_, connection| listing::scan(connection, space, after.as_ref(), limit)).await
+        });
+        Box::pin(async move { scanned.await.map_err(unavailable)? })
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        let counted = self.run(move |database| async move {
+            database.reading(move |_, connection| listing::count(connection, space)).await
+        });
+        Box::pin(async move { counted.await.map_err(unavailable)? })
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        let spaces = spaces.to_vec();
+        let cleared = self.run(move |database| async move {
+            let patience = database.timeout;
+            let cleared =
+                database.writing(patience, move |database, slot| database.clear(slot, &spaces, version)).await;
+            cleared.and_then(|cleared| cleared.map_err(why))
+        });
+        Box::pin(async move { cleared.await.and_then(|cleared| cleared).map_err(Unavailable) })
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        let asked = self.run(move |database| async move {
+            database.reading(move |_, connection| listing::expired(connection, now_ms, limit)).await
+        });
+        Box::pin(async move { asked.await.map_err(unavailable)? })
+    }
+
+    /// Whether it takes writes: a file that another program has locked, or that is read-only, does not.
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        let asked = self.run(|database| async move {
+            let patience = database.timeout;
+            let pinged = database.writing(patience, |database, slot| database.write(slot, |_| Ok(()))).await;
+            pinged.and_then(|pinged| pinged.map_err(why))
+        });
+        Box::pin(async move { asked.await.and_then(|pinged| pinged).map_err(Unavailable) })
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        let (database, load) = (&self.database, |counter: &std::sync::atomic::AtomicU64| {
+            counter.load(std::sync::atomic::Ordering::Relaxed)
+        });
+        let counted = &database.counted;
+        Some(StoreFigures {
+            connections: Connections::default(),
+            commits_on_their_way: database.ids.on_their_way() as u64,
+            reads: counted.reads.snapshot(),
+            keys_read: load(&counted.keys_read),
+            reads_failed: load(&counted.reads_failed),
+            groups: counted.groups.snapshot(),
+            commits: std::array::from_fn(|at| load(&counted.outcomes[at])),
+            outside: None,
+        })
+    }
+
+    /// The pages that its connections keep.
+    fn memory_bytes(&self) -> usize {
+        (self.database.readers_max + 2) * PAGES_KIB << 10
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        // What was acknowledged is durable: every commit waits for the disk.
+        Box::pin(async { Ok(()) })
+    }
+}
