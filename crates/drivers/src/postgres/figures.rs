@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::store::figures::{Connections, OutsideFigures, StoreFigures};
+use forebay::store::figures::{Connections, StoreFigures};
 
 use super::database::Inner;
 use crate::sql::watching::OutsideBy;
@@ -11,7 +11,7 @@ impl Inner {
     /// All of it, as it stands now.
     pub(super) fn figures(&self) -> StoreFigures {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (counted, seen) = (&self.counted, self.watch.seen());
+        let counted = &self.counted;
         let outside = match self.watch.by() {
             OutsideBy::Decoding => Some("decoding"),
             OutsideBy::Triggers | OutsideBy::Auto if self.has_notes() => Some("triggers"),
@@ -26,14 +26,7 @@ impl Inner {
             reads_failed: load(&counted.reads_failed),
             groups: counted.groups.snapshot(),
             commits: std::array::from_fn(|at| load(&counted.outcomes[at])),
-            outside: outside.map(|by| OutsideFigures {
-                by,
-                looks: load(&seen.looks),
-                failures: load(&seen.failures),
-                keys: load(&seen.keys),
-                within_us: load(&seen.within_us),
-                backlog: load(&seen.backlog),
-            }),
+            outside: outside.map(|by| self.watch.figures(by)),
         }
     }
 }

@@ -10,7 +10,8 @@
 //! * `identity`, `owners`: whose the database is, and whether it is in the state that it was in. `failure`: why a commit
 //!   was not made. `counted`: reads and commits, counted.
 //! * `document`: a document of forebay's table as the database has it.
-//! * `ids`: how long the ids of commits are remembered. `watching`: how what others write is seen.
+//! * `ids`: how long the ids of commits are remembered. `watching`, `watch`: how what others write is seen.
+//! * `described`: what `forebay store check` says of a table.
 //!
 //! # What a driver brings
 //!
@@ -20,6 +21,7 @@
 
 pub(crate) mod as_stored;
 pub(crate) mod counted;
+pub(crate) mod described;
 pub(crate) mod dialect;
 pub(crate) mod document;
 pub(crate) mod failure;
@@ -40,5 +42,6 @@ pub(crate) mod shared;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod text;
+pub(crate) mod watch;
 pub mod watching;
 mod written;

@@ -6,25 +6,34 @@
 
 use std::time::Duration;
 
-use forebay::TxnId;
-use forebay::store::{Commit, CommitOutcome, Resolved};
+use forebay::store::{Commit, CommitOutcome, Resolved, Since};
+use forebay::{Key, Read, TxnId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::Database;
 use super::error::failure;
-use super::transaction::Slot;
-use super::{given, schema};
+use super::rows::{reading, writing};
+use super::transaction::{ReadFailed, Slot};
+use super::{documents, given, listing, schema};
 use crate::sql::failure::{Failure, below_floor, denied, outcome_of};
 use crate::sql::ids;
+use crate::sql::tables::Tables;
 
 /// What became of the first commits of a part, and of the one that ended it.
 type Made = (Vec<CommitOutcome>, Option<CommitOutcome>);
+
+/// Numbers of writes of rows, and the documents that each changed.
+type Own = Vec<(u64, Vec<Key>)>;
 
 /// A part of a group of which nothing is in the file.
 struct Undone {
     failure: Failure,
     /// The commit at which it failed; the first if it was COMMIT.
     at: usize,
+}
+
+fn sqlite(error: rusqlite::Error) -> Failure {
+    failure(&error)
 }
 
 /// `outcomes`, then `outcome`, and that all after that one are not applied: they may have been built on it.
@@ -76,7 +85,7 @@ impl Database {
     /// Commits `part` as one transaction of the file.
     fn commit_part(&self, slot: &mut Slot, part: &[Commit]) -> Result<Made, Undone> {
         let _on_their_way = self.ids.begin(part.iter().map(|commit| commit.id));
-        let mut at = 0;
+        let (mut at, mut own) = (0, Own::new());
         let made = self.write(slot, |connection| {
             let mut made = Vec::with_capacity(part.len());
             let several = part.len() > 1;
@@ -86,7 +95,7 @@ impl Database {
                 if several {
                     batch("SAVEPOINT member")?;
                 }
-                let failed = match self.commit_one(connection, commit) {
+                let failed = match self.commit_one(connection, commit, &mut own) {
                     Ok(outcome) => {
                         made.push(outcome);
                         if several {
@@ -111,12 +120,13 @@ impl Database {
         if let Some(newest) = part[..made.len()].iter().map(|commit| commit.id).max() {
             self.identity.acknowledge(newest);
         }
+        // Only now: numbers of what was undone are given again, to others.
+        own.into_iter().for_each(|(number, keys)| self.watch.is_ours(number, keys));
         Ok((made, stopped))
     }
 
-    fn commit_one(&self, connection: &Connection, commit: &Commit) -> Result<CommitOutcome, Failure> {
+    fn commit_one(&self, connection: &Connection, commit: &Commit, own: &mut Own) -> Result<CommitOutcome, Failure> {
         let id = commit.id;
-        let sqlite = |error: rusqlite::Error| failure(&error);
         if id.0.incarnation > self.identity.incarnation() {
             return Err(Failure::Refused(format!("commit {id} comes from the future")));
         }
@@ -124,19 +134,19 @@ impl Database {
             return Err(Failure::Refused(below_floor(id)));
         }
         match known(connection, id).map_err(sqlite)? {
-            Some(true) => return Ok(CommitOutcome::Committed(Vec::new())),
+            Some(true) => return self.repeated(connection, commit),
             Some(false) => return Err(Failure::Refused(denied(id))),
             None => {}
         }
-        let mut overtaken = Vec::new();
-        for (at, (key, version)) in commit.checks.iter().enumerate() {
-            if !self.is_document_at(connection, key, *version).map_err(sqlite)? {
-                overtaken.push(at);
+        let looked = match &self.mapped {
+            Some(mapped) if self.touches_rows(commit) => {
+                Some(mapped.current(connection).map_err(sqlite)?.map_err(Failure::Refused)?)
             }
-        }
-        if !overtaken.is_empty() {
-            return Err(Failure::Overtaken(overtaken));
-        }
+            _ => None,
+        };
+        let tables = looked.as_ref().map(|looked| &looked.tables);
+        self.check(connection, tables, commit)?;
+        let first = if tables.is_some() { reading::last_write(connection).map_err(sqlite)? } else { 0 };
         connection
             .prepare_cached(schema::ENTER)
             .and_then(|mut enter| enter.execute([ids::bytes(id)]))
@@ -144,12 +154,122 @@ impl Database {
         given::note(connection, commit).map_err(sqlite)?;
         let mut changed = Vec::new();
         for write in &commit.writes {
-            let read = self.write_document(connection, commit, write)?;
-            if read.value != write.after {
-                changed.push((write.key.clone(), read));
+            match tables.filter(|_| !self.is_document(&write.key)) {
+                Some(tables) => {
+                    let place = tables.place(&write.key).map_err(Failure::Refused)?;
+                    writing::write(connection, &tables.tables[place.table], &place.parts, write)?;
+                }
+                None => {
+                    let read = self.write_document(connection, commit, write)?;
+                    if self.mapped.is_some() || read.value != write.after {
+                        changed.push((write.key.clone(), read));
+                    }
+                }
             }
         }
+        if let Some(tables) = tables {
+            self.read_back(connection, tables, commit, (&mut changed, own))?;
+            let last = reading::last_write(connection).map_err(sqlite)?;
+            let range = params![ids::bytes(id), first.cast_signed(), last.cast_signed()];
+            connection
+                .prepare_cached(schema::RANGE)
+                .and_then(|mut range_of| range_of.execute(range))
+                .map_err(sqlite)?;
+        }
         Ok(CommitOutcome::Committed(changed))
+    }
+
+    fn touches_rows(&self, commit: &Commit) -> bool {
+        let checked = commit.checks.iter().map(|(key, _)| key);
+        commit.writes.iter().map(|write| &write.key).chain(checked).any(|key| !self.is_document(key))
+    }
+
+    /// Fails unless all that `commit` has read is as it was.
+    fn check(&self, connection: &Connection, tables: Option<&Tables>, commit: &Commit) -> Result<(), Failure> {
+        let mut overtaken = Vec::new();
+        for (at, (key, version)) in commit.checks.iter().enumerate() {
+            let is_at = match tables.filter(|_| !self.is_document(key)) {
+                Some(tables) => {
+                    let place = tables.place(key).map_err(Failure::Refused)?;
+                    reading::is_at(connection, &tables.tables[place.table], &place.parts, *version)
+                }
+                None => self.is_document_at(connection, key, *version),
+            };
+            if !is_at.map_err(sqlite)? {
+                overtaken.push(at);
+            }
+        }
+        match overtaken.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Overtaken(overtaken)),
+        }
+    }
+
+    /// Reads what the rows are that `commit` has written.
+    fn read_back(
+        &self,
+        connection: &Connection,
+        tables: &Tables,
+        commit: &Commit,
+        (changed, own): (&mut Vec<(Key, Read)>, &mut Own),
+    ) -> Result<(), Failure> {
+        for write in commit.writes.iter().filter(|write| !self.is_document(&write.key)) {
+            let key = &write.key;
+            let place = tables.place(key).map_err(Failure::Refused)?;
+            let table = &tables.tables[place.table];
+            if let Some(number) = reading::noted(connection, table, &place.parts).map_err(sqlite)? {
+                let mut keys = tables.beside(key);
+                keys.push(key.clone());
+                own.push((number, keys));
+            }
+            match reading::get(connection, (table, key, &place.parts), self.identity.incarnation()) {
+                Ok(read) => changed.push((key.clone(), read)),
+                Err(ReadFailed::Sqlite(error)) => return Err(failure(&error)),
+                // What can't be read of it is found when it is read next.
+                Err(ReadFailed::Read(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What the documents of a commit are that was applied earlier. Those of a file that forebay owns only it writes.
+    fn repeated(&self, connection: &Connection, commit: &Commit) -> Result<CommitOutcome, Failure> {
+        let Some(mapped) = &self.mapped else { return Ok(CommitOutcome::Committed(Vec::new())) };
+        // That it was applied is known: where its rows can't be read, nothing is said of them.
+        let Ok(looked) = mapped.current(connection).map_err(sqlite)? else {
+            return Ok(CommitOutcome::Repeated(Vec::new()));
+        };
+        let id = ids::bytes(commit.id);
+        let range = connection.query_row(schema::RANGE_OF, [id], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (first, last): (i64, i64) = range.map_err(sqlite)?;
+        let mut since = Vec::new();
+        for write in &commit.writes {
+            let key = &write.key;
+            let (read, untouched) = match self.is_document(key) {
+                true => {
+                    let read = documents::get(connection, key, self.identity.absence(key));
+                    let untouched = |read: &Read| read.value.is_some() && read.version == commit.version;
+                    (read, Box::new(untouched) as Box<dyn Fn(&Read) -> bool>)
+                }
+                false => {
+                    let place = looked.tables.place(key).map_err(Failure::Refused)?;
+                    let table = &looked.tables.tables[place.table];
+                    let read = reading::get(connection, (table, key, &place.parts), self.identity.incarnation());
+                    let (first, last) = (first.cast_unsigned(), last.cast_unsigned());
+                    let untouched = move |read: &Read| {
+                        let number = read.version.sequence / 2;
+                        read.value.is_some() && first < number && number <= last
+                    };
+                    (read, Box::new(untouched) as Box<dyn Fn(&Read) -> bool>)
+                }
+            };
+            match read {
+                Ok(read) => since.push(Since { key: key.clone(), untouched: untouched(&read), read }),
+                Err(ReadFailed::Sqlite(error)) => return Err(failure(&error)),
+                Err(ReadFailed::Read(_)) => return Ok(CommitOutcome::Repeated(Vec::new())),
+            }
+        }
+        Ok(CommitOutcome::Repeated(since))
     }
 
     /// Forgets the oldest ids, if there are many, and what clients gave long ago.
@@ -194,7 +314,6 @@ impl Database {
             }
             Ok(resolved)
         };
-        let sqlite = |error: rusqlite::Error| failure(&error);
         let resolved = match self.identity.fenced() {
             None => self.write(slot, |connection| resolve(connection).map_err(sqlite)),
             Some(_) => Err(Failure::NotOwned(String::new())),
@@ -228,12 +347,26 @@ impl Database {
         asked.iter().zip(resolved).map(answer).collect()
     }
 
-    /// Removes all documents of `spaces`; `version` is that of their absence.
+    /// Removes all documents of `spaces`; `version` is that of their absence. In front of tables those of the keys that
+    /// are documents.
     pub(super) fn clear(&self, slot: &mut Slot, spaces: &[u8], version: forebay::Version) -> Result<(), Failure> {
+        let named = match &self.mapped {
+            Some(mapped) if mapped.wanted.named.is_none() => {
+                let why = "mapped tables are not cleared from here; CACHE RESET empties the cache alone";
+                return Err(Failure::Refused(why.into()));
+            }
+            Some(mapped) => mapped.wanted.named.as_ref(),
+            None => None,
+        };
         self.write(slot, |connection| {
             for space in spaces {
                 self.identity.clearing(*space, version);
-                connection.execute(schema::CLEAR, [space]).map_err(|error| failure(&error))?;
+                let cleared = match named {
+                    None => connection.execute(schema::CLEAR, [space]).map(|_| ()),
+                    // What lies there and is not named stays: it is not shown either.
+                    Some(named) => listing::remove(connection, *space, |key| named.has(key)),
+                };
+                cleared.map_err(sqlite)?;
             }
             Ok(())
         })

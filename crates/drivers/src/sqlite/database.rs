@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use forebay::Key;
 use forebay::error::Unavailable;
 use forebay::store::ReadError;
 use rusqlite::Connection;
@@ -12,12 +13,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::lock::Lock;
+use super::mapped::Mapped;
+use super::outside::Last;
 use super::transaction::{ReadEnd, ReadFailed, Slot};
 use crate::sql::counted::Counted;
 use crate::sql::failure::Failure;
 use crate::sql::identity::Identity;
 use crate::sql::ids::Ids;
 use crate::sql::remembered::Place;
+use crate::sql::watch::Watch;
 
 /// What is told where the file was found in an earlier state.
 pub(super) const JUST_NOW: &str = "the database was found in an earlier state just now; ask again";
@@ -36,6 +40,10 @@ pub(super) struct Database {
     pub(super) place: Place,
     /// That is surely none of the copies of the one that was known.
     pub(super) another: bool,
+    /// The mapped tables; without them all keys are documents in a table of forebay's.
+    pub(super) mapped: Option<Mapped>,
+    pub(super) watch: Watch,
+    pub(super) last_look: AsyncMutex<Last>,
     /// Connections that read, as many as may be in use at a time.
     pub(super) readers_max: usize,
     readers: Arc<Semaphore>,
@@ -53,13 +61,15 @@ pub(super) struct Opened {
     pub(super) ids: Ids,
     pub(super) place: Place,
     pub(super) another: bool,
+    pub(super) mapped: Option<Mapped>,
+    pub(super) watch: Watch,
     pub(super) readers: usize,
     pub(super) lock: Lock,
 }
 
 impl Database {
     pub(super) fn new(opened: Opened) -> Database {
-        let Opened { path, name, timeout, identity, ids, place, another, readers, lock } = opened;
+        let Opened { path, name, timeout, identity, ids, place, another, mapped, watch, readers, lock } = opened;
         let readers_max = readers.max(1);
         Database {
             path,
@@ -70,12 +80,21 @@ impl Database {
             counted: Counted::default(),
             place,
             another,
+            mapped,
+            watch,
+            last_look: AsyncMutex::default(),
             readers_max,
             readers: Arc::new(Semaphore::new(readers_max)),
             idle: Mutex::default(),
             writer: Arc::default(),
             _lock: lock,
         }
+    }
+
+    /// Whether `key` is a document in forebay's table.
+    pub(super) fn is_document(&self, key: &Key) -> bool {
+        let Some(mapped) = &self.mapped else { return true };
+        mapped.wanted.named.as_ref().is_some_and(|named| named.has(key))
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Slot>> {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::Database;
 use super::error::failure;
+use super::rows::reading;
 use super::schema;
 use super::transaction::ReadFailed;
 use crate::sql::document::{decode, is_blind};
@@ -32,6 +33,36 @@ pub(super) fn get(connection: &Connection, key: &Key, absence: Version) -> Resul
 }
 
 impl Database {
+    /// Reads the document of `key`, which may be a row; `absence` is the version of one in forebay's table that is not
+    /// there.
+    pub(super) fn get(&self, connection: &Connection, key: &Key, absence: Version) -> Result<Read, ReadFailed> {
+        let mapped = self.mapped.as_ref().filter(|_| !self.is_document(key));
+        let Some(mapped) = mapped else { return get(connection, key, absence) };
+        let looked = self.tables(mapped, connection)?;
+        let place = looked.tables.place(key).map_err(|why| ReadError::Refused { key: key.clone(), why })?;
+        let table = &looked.tables.tables[place.table];
+        reading::get(connection, (table, key, &place.parts), self.identity.incarnation())
+    }
+
+    /// Which of `checks` have another version by now.
+    pub(super) fn overtaken(&self, connection: &Connection, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadFailed> {
+        let mut overtaken = Vec::new();
+        for (key, version) in checks {
+            let is_at = match self.mapped.as_ref().filter(|_| !self.is_document(key)) {
+                Some(mapped) => {
+                    let looked = self.tables(mapped, connection)?;
+                    let place = looked.tables.place(key).map_err(|why| ReadError::Refused { key: key.clone(), why })?;
+                    reading::is_at(connection, &looked.tables.tables[place.table], &place.parts, *version)?
+                }
+                None => self.is_document_at(connection, key, *version)?,
+            };
+            if !is_at {
+                overtaken.push(key.clone());
+            }
+        }
+        Ok(overtaken)
+    }
+
     /// Whether the document of `key` is as it was at `version`.
     pub(super) fn is_document_at(
         &self,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use forebay::store::Store;
 
-use super::address;
+use super::dialect::SqliteDialect;
 use super::ready::Ready;
-use crate::driver::{self, Checked, Driver, Work};
-use crate::error::OpenError;
+use super::{address, setup};
+use crate::driver::{self, Driver, Work};
+use crate::sql::remembered;
 
 /// SQLite, built in.
 pub static DRIVER: Driver = Driver {
@@ -16,10 +17,11 @@ pub static DRIVER: Driver = Driver {
     form: "sqlite:PATH",
     address: address::read,
     prepare: |options| Box::pin(async move { Ok(Box::new(Ready::prepare(options).await?) as Box<dyn driver::Ready>) }),
-    catalogue: |_, _, _| todo!(),
-    check: |_| Box::pin(async { Ok(Checked::default()) }),
-    script: |_, _| Box::pin(async { Err(OpenError::Refused(String::new())) }),
-    init: |_, _| Box::pin(async { Err(OpenError::Refused(String::new())) }),
+    catalogue: |remembered, mappings, keys| remembered::catalogue(&SqliteDialect, remembered, mappings, keys),
+    check: |options| Box::pin(setup::check(options)),
+    // There is one way to keep versions.
+    script: |options, _| Box::pin(setup::script(options)),
+    init: |options, _| Box::pin(setup::init(options)),
     drop_slot: None,
 };
 

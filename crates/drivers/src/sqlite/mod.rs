@@ -6,6 +6,8 @@
 //! * `connection`: one connection. `transaction`: every read and every commit is one, and sees first whose file it is.
 //! * `schema`, `ready`, `owners`: forebay's tables in the file, and how it is opened and taken.
 //! * `commit`, `documents`, `given`, `listing`: commits, the documents that forebay owns, and keys in their order.
+//! * `mapped`, `rows`, `dialect`: mapped tables and their rows. `outside`: what other programs write to these.
+//! * `setup`: `forebay store check` and `init`.
 //! * `error`: what an error of SQLite's says of the commit that it answers.
 //!
 //! SQLite has one writer at a time, in all processes together. So a commit reads, computes and writes under the file's
@@ -16,6 +18,7 @@ mod address;
 mod commit;
 mod connection;
 mod database;
+mod dialect;
 mod documents;
 mod driver;
 mod error;
@@ -23,9 +26,13 @@ mod file;
 mod given;
 mod listing;
 mod lock;
+mod mapped;
+mod outside;
 mod owners;
 mod ready;
+mod rows;
 mod schema;
+mod setup;
 mod store;
 mod transaction;
 

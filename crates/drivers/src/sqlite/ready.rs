@@ -13,6 +13,8 @@ use super::database::{Database, Opened};
 use super::error::{failure, is_busy, of_commit, told};
 use super::file::FileId;
 use super::lock::{Lock, NotTaken};
+use super::mapped::{Mapped, Wanted};
+use super::setup::NO_LOG;
 use super::store::Sqlite;
 use super::transaction::raise;
 use super::{address, connection, owners, schema};
@@ -20,8 +22,12 @@ use crate::error::{OpenError, OtherDatabase};
 use crate::options::{Known, Options};
 use crate::sql::identity::{Identity, Opening};
 use crate::sql::ids::{self, Ids};
+use crate::sql::keys::Named;
 use crate::sql::owners::{Own, Owners};
 use crate::sql::remembered::Place;
+use crate::sql::shared;
+use crate::sql::watch::Watch;
+use crate::sql::watching::OutsideBy;
 
 /// Connections that write: the file takes one writer at a time.
 const WRITERS: usize = 1;
@@ -47,6 +53,7 @@ pub struct Ready {
     another: bool,
     /// It knows the newest commit that it had acknowledged.
     there: bool,
+    mapped: Option<Mapped>,
 }
 
 /// Why `path` can't be opened, as an error says.
@@ -74,8 +81,8 @@ impl Ready {
         if let (Err(why), false) = (&there, make) {
             return Err(OpenError::Unreachable(format!("can't open it: {why}")));
         }
-        if !options.mappings.is_empty() {
-            return Err(OpenError::Refused("--map is not built for SQLite yet: all keys are documents".into()));
+        if options.outside == OutsideBy::Decoding && !options.mappings.is_empty() {
+            return Err(OpenError::Refused(NO_LOG.into()));
         }
         let lock = Lock::take(&path).map_err(|why| match why {
             NotTaken::Held(holder) => {
@@ -116,7 +123,8 @@ impl Ready {
         let there = connection.query_row(schema::GREET, [newest], |row| row.get(6)).map_err(broken)?;
         let place = Place { cluster: Some(meta.file.clone()), ..place };
         let another = seen.is_some_and(|other| place.is_not(other));
-        Ok(Ready { path, connection, lock, meta, owners, place, another, there, options })
+        let mapped = mapped(&options, &connection, &path)?;
+        Ok(Ready { path, connection, lock, meta, owners, place, another, there, mapped, options })
     }
 
     /// Takes the file.
@@ -127,7 +135,7 @@ impl Ready {
     }
 
     fn take_now(self) -> Result<Database, OpenError> {
-        let Ready { options, path, connection, lock, meta, owners, place, another, there } = self;
+        let Ready { options, path, connection, lock, meta, owners, place, another, there, mapped } = self;
         let known = &options.known;
         let own = own(&meta, known);
         let raised = || {
@@ -153,6 +161,7 @@ impl Ready {
                  was restored from a backup, or it is another database; going on from what it holds"
             );
         }
+        let named = mapped.as_ref().is_some_and(|mapped| mapped.wanted.named.is_some());
         let opening = Opening {
             incarnation,
             earlier: owners.runs(),
@@ -160,7 +169,7 @@ impl Ready {
             own,
             went_back,
         };
-        let identity = Identity::new(&opening, known, WRITERS, false);
+        let identity = Identity::new(&opening, known, WRITERS, named);
         let name = format!("sqlite {} {}", rusqlite::version(), path.display());
         Ok(Database::new(Opened {
             path,
@@ -170,10 +179,29 @@ impl Ready {
             ids: Ids::new(meta.floor),
             place,
             another,
+            mapped,
+            watch: Watch::new("SQLite", options.outside, options.outside_pause),
             readers: options.readers,
             lock,
         }))
     }
+}
+
+/// The mapped tables, if there are any. Where writes wait, one that is gone is as it was known.
+fn mapped(options: &Options, connection: &Connection, path: &Path) -> Result<Option<Mapped>, OpenError> {
+    let (mappings, known) = (options.mappings.clone(), &options.known);
+    if mappings.is_empty() {
+        return Ok(None);
+    }
+    shared::meeting(&mappings).iter().for_each(|line| tracing::warn!("{line}"));
+    let named = Named::new(&options.keys, &mappings);
+    let (row_bytes_max, outside) = (options.row_bytes_max, options.outside);
+    let wanted = Wanted { mappings, named, row_bytes_max, outside };
+    let remembered = known.remembered.as_ref().filter(|_| known.waiting);
+    let looked = wanted.look_up(connection, remembered).map_err(|error| failed(path, &error))?;
+    let looked = looked.map_err(|lines| OpenError::Mapping(lines.join("; ")))?;
+    looked.tables.unwatched.warn(outside);
+    Ok(Some(Mapped::new(wanted, looked)))
 }
 
 /// As whom the file is taken.

@@ -93,6 +93,12 @@ pub(super) const KNOWN: &str = "SELECT applied FROM forebay_applied WHERE id = ?
 /// Enters the id of a commit.
 pub(super) const ENTER: &str = "INSERT INTO forebay_applied (id, applied) VALUES (?1, 1)";
 
+/// The numbers of writes of rows that came with a commit: above `first`, up to `last`.
+pub(super) const RANGE: &str = "UPDATE forebay_applied SET first = ?2, last = ?3 WHERE id = ?1";
+
+/// The same, asked.
+pub(super) const RANGE_OF: &str = "SELECT first, last FROM forebay_applied WHERE id = ?1";
+
 /// Puts a tombstone in the place of an id, unless that is there.
 pub(super) const TOMBSTONE: &str = "INSERT OR IGNORE INTO forebay_applied (id, applied) VALUES (?1, 0)";
 

@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
+use forebay::change::Change;
 use forebay::error::Unavailable;
+use forebay::key::KeyRef;
 use forebay::store::figures::{Connections, StoreFigures};
 use forebay::store::portion::Portion;
-use forebay::store::{Caps, Commit, CommitOutcome, GivenId, ReadError, ReadWithIds, Resolved, Store};
-use forebay::{Key, Read, TxnId, Version};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
+use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::connection::PAGES_KIB;
 use super::database::{Database, unavailable};
+use super::mapped::Mapped;
 use super::ready::Ready;
-use super::{commit, documents, given, listing};
+use super::rows::catalogue::Looked;
+use super::{commit, given};
 use crate::error::OpenError;
 use crate::options::Options;
 use crate::sql::failure::Failure;
@@ -31,6 +35,11 @@ impl Sqlite {
     /// which has to live as long as the store.
     pub async fn open(options: Options) -> Result<Sqlite, OpenError> {
         Ready::prepare(options).await?.take().await
+    }
+
+    /// The mapped tables, as they were looked up last.
+    fn looked(&self) -> Option<Arc<Looked>> {
+        self.database.mapped.as_ref().map(Mapped::looked)
     }
 
     /// Runs `work` as a task, so that it goes on if the caller goes away.
@@ -58,7 +67,15 @@ fn why(failure: Failure) -> String {
 
 impl Store for Sqlite {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: true, applies: true }
+        Caps { ordered: false, owned: self.database.mapped.is_none(), applies: true }
+    }
+
+    fn has_documents(&self) -> bool {
+        self.database.mapped.as_ref().is_none_or(|mapped| mapped.wanted.named.is_some())
+    }
+
+    fn owns(&self, key: &Key) -> bool {
+        self.database.is_document(key)
     }
 
     fn name(&self) -> String {
@@ -76,10 +93,10 @@ impl Store for Sqlite {
             // Before the question: a document that is deleted after it has a later one.
             let absences: Vec<Version> = keys.iter().map(|key| database.identity.absence(key)).collect();
             let read = database
-                .reading(move |_, connection| {
+                .reading(move |database, connection| {
                     let (mut reads, mut portion) = (Vec::with_capacity(keys.len()), Portion::new(bytes_max));
                     for (key, absence) in keys.iter().zip(absences) {
-                        let read = documents::get(connection, key, absence)?;
+                        let read = database.get(connection, key, absence)?;
                         portion.count(&read);
                         reads.push(read);
                         if !portion.goes_on() {
@@ -102,10 +119,10 @@ impl Store for Sqlite {
         let asked = asked.to_vec();
         let read = self.run(move |database| async move {
             let absences: Vec<Version> = asked.iter().map(|(key, _)| database.identity.absence(key)).collect();
-            let read = database.reading(move |_, connection| {
+            let read = database.reading(move |database, connection| {
                 let mut reads = Vec::with_capacity(asked.len());
                 for ((key, ids), absence) in asked.into_iter().zip(absences) {
-                    let read = documents::get(connection, &key, absence)?;
+                    let read = database.get(connection, &key, absence)?;
                     let mut applied = Vec::new();
                     for id in ids {
                         if commit::known(connection, id)? == Some(true) {
@@ -159,7 +176,93 @@ impl Store for Sqlite {
     }
 
     fn catalogue(&self) -> Option<String> {
-        remembered::text(&self.database.place, &[])
+        let looked = self.looked();
+        remembered::text(&self.database.place, looked.as_ref().map_or(&[], |looked| &looked.tables.tables))
+    }
+
+    fn as_read_now(&self, key: &Key, version: Version) -> Version {
+        match self.database.is_document(key) {
+            true => version,
+            false => Version { incarnation: self.incarnation(), ..version },
+        }
+    }
+
+    /// Rows of a table with constraints or triggers are applied in one order, together with those of all tables that
+    /// foreign keys join to it.
+    fn lane(&self, key: &Key) -> Option<u32> {
+        self.looked().and_then(|looked| looked.tables.lane(key))
+    }
+
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.looked().map_or_else(Vec::new, |looked| looked.tables.references(key, changes))
+    }
+
+    fn refuses(&self, commit: &Commit) -> Option<String> {
+        self.looked().and_then(|looked| looked.tables.refuses(commit))
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.looked().map_or(Form::Document, |looked| looked.tables.form(key))
+    }
+
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        self.looked().map_or_else(Vec::new, |looked| looked.tables.beside(key))
+    }
+
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.looked().and_then(|looked| looked.tables.text_of(key, value))
+    }
+
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
+        self.looked().and_then(|looked| looked.tables.changes_of_text(key, text))
+    }
+
+    fn as_stored(&self, key: KeyRef<'_>, change: Change) -> Change {
+        match self.looked() {
+            Some(looked) => looked.tables.as_stored(key, change),
+            None => change,
+        }
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        let asked = self.run(|database| async move { database.outside().await });
+        Box::pin(async move { asked.await.ok().flatten() })
+    }
+
+    fn sync(&self) -> Option<u64> {
+        self.database.watch().map(|(_, watch)| watch.asked().one())
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
+        let looked = self.run(|database| async move {
+            let look = |database: &Database, connection: &rusqlite::Connection| match &database.mapped {
+                Some(mapped) => database.tables(mapped, connection).map(|_| ()),
+                None => Err(unavailable("this store has no tables that could be altered".into()).into()),
+            };
+            database.reading(look).await.map_err(|error| error.to_string())
+        });
+        Box::pin(async move { looked.await.and_then(|looked| looked) })
+    }
+
+    fn is_altered(&self) -> bool {
+        self.database.mapped.as_ref().is_some_and(|mapped| mapped.is_altered())
+    }
+
+    fn unwatched(&self) -> Vec<String> {
+        self.looked().map_or_else(Vec::new, |looked| looked.tables.unwatched.names.clone())
+    }
+
+    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
+        let looked = self.looked().filter(|looked| !looked.tables.unwatched.names.is_empty())?;
+        looked.tables.unwatched.places[looked.tables.table_of(&key.to_key())?]
+    }
+
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        let checks = checks.to_vec();
+        let checked = self.run(move |database| async move {
+            database.reading(move |database, connection| database.overtaken(connection, &checks)).await
+        });
+        Box::pin(async move { checked.await.map_err(unavailable)? })
     }
 
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
@@ -194,14 +297,14 @@ impl Store for Sqlite {
     ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let after = after.filter(|key| key.space() == space).cloned();
         let scanned = self.run(move |database| async move {
-            database.reading(move |_, connection| listing::scan(connection, space, after.as_ref(), limit)).await
+            database.reading(move |database, connection| database.scan(connection, space, after.as_ref(), limit)).await
         });
         Box::pin(async move { scanned.await.map_err(unavailable)? })
     }
 
     fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
         let counted = self.run(move |database| async move {
-            database.reading(move |_, connection| listing::count(connection, space)).await
+            database.reading(move |database, connection| database.count(connection, space)).await
         });
         Box::pin(async move { counted.await.map_err(unavailable)? })
     }
@@ -219,7 +322,7 @@ impl Store for Sqlite {
 
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
         let asked = self.run(move |database| async move {
-            database.reading(move |_, connection| listing::expired(connection, now_ms, limit)).await
+            database.reading(move |database, connection| database.expired(connection, now_ms, limit)).await
         });
         Box::pin(async move { asked.await.map_err(unavailable)? })
     }
@@ -247,7 +350,7 @@ impl Store for Sqlite {
             reads_failed: load(&counted.reads_failed),
             groups: counted.groups.snapshot(),
             commits: std::array::from_fn(|at| load(&counted.outcomes[at])),
-            outside: None,
+            outside: database.watch().map(|(_, watch)| watch.figures("triggers")),
         })
     }
 

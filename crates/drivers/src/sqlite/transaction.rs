@@ -8,6 +8,7 @@
 //! A file that was renamed or replaced stays open here. Its connections are dropped when the path leads elsewhere,
 //! which is looked at when a transaction begins and again before COMMIT.
 
+use forebay::Key;
 use forebay::store::ReadError;
 use rusqlite::{Connection, Error, params};
 
@@ -127,7 +128,12 @@ impl Database {
         let done = match self.greet(connection) {
             Ok(Judged::Same) => work(connection).map_err(|failed| match failed {
                 ReadFailed::Read(error) => (ReadEnd::Failed(error), false),
-                ReadFailed::Sqlite(error) => (ReadEnd::from(locked_or(&error)), ends(&error)),
+                ReadFailed::Sqlite(error) => match failure(&error) {
+                    Failure::Refused(why) => {
+                        (ReadEnd::Failed(ReadError::Refused { key: Key::new(0, b""), why }), false)
+                    }
+                    _ => (ReadEnd::from(locked_or(&error)), ends(&error)),
+                },
             }),
             Ok(_) => Err((ReadEnd::Earlier, false)),
             Err(Failure::NotOwned(why)) => {

@@ -3,6 +3,8 @@
 mod files;
 mod groups;
 mod opening;
+mod outside;
+mod rows;
 mod suite;
 
 use std::path::PathBuf;
