@@ -253,6 +253,15 @@ fn forms() -> Vec<&'static str> {
     DRIVERS.iter().map(|driver| driver.form).collect()
 }
 
+/// `a, b, or c`, of one at least.
+fn either(forms: &[&str]) -> String {
+    match forms.split_last() {
+        Some((last, [])) => format!("or {last}"),
+        Some((last, others)) => format!("{}, or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
 /// `embedded:PATH`, `memory`, or the address of a database.
 pub struct Store;
 
@@ -262,7 +271,7 @@ impl Form<StoreChoice> for Store {
     fn choices() -> String {
         match forms().as_slice() {
             [] => "embedded:PATH or memory".into(),
-            forms => format!("embedded:PATH, memory, or {}", forms.join(", ")),
+            forms => format!("embedded:PATH, memory, {}", either(forms)),
         }
     }
 

@@ -4,6 +4,7 @@ mod files;
 mod groups;
 mod opening;
 mod outside;
+mod random;
 mod rows;
 mod suite;
 

@@ -185,7 +185,8 @@ fn whatever_others_do_to_a_row_is_noticed_by_a_commit_that_has_read_it() {
         }),
         ("replaced by an update of another row", |other| {
             other.execute_batch(
-                "INSERT INTO users (id, email) VALUES (3, 'c@x'); UPDATE OR REPLACE users SET email = 'a@x' WHERE id = 3",
+                "INSERT INTO users (id, email) VALUES (3, 'c@x');
+                UPDATE OR REPLACE users SET email = 'a@x' WHERE id = 3",
             )
         }),
     ];

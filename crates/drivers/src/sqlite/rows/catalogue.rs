@@ -192,6 +192,109 @@ fn is_just(columns: &[String], key: &[String]) -> bool {
     columns.len() == key.len() && key.iter().all(|column| columns.contains(column))
 }
 
+/// A table as the file has it, and what a mapping takes of it.
+struct Chosen<'a> {
+    columns: &'a [Found],
+    uniques: &'a [Unique],
+    key: Vec<&'a Found>,
+    named: Vec<&'a Found>,
+}
+
+impl Chosen<'_> {
+    /// What no row of a mapped table may be, one line each.
+    fn of<'a>(
+        mapping: &Mapping,
+        name: &str,
+        (columns, uniques): (&'a [Found], &'a [Unique]),
+        wrong: &mut Vec<String>,
+    ) -> Chosen<'a> {
+        let mut find = |of: &String| {
+            let found = columns.iter().find(|column| column.name == *of);
+            if found.is_none() {
+                let there: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                wrong.push(format!("{name} has no column {of}; it has {}", there.join(", ")));
+            }
+            found
+        };
+        let key: Vec<&Found> = mapping.key.iter().filter_map(&mut find).collect();
+        let named: Vec<&Found> = match &mapping.fields {
+            Some(fields) => fields.iter().filter_map(&mut find).collect(),
+            None => columns.iter().collect(),
+        };
+        for column in &mapping.read_only {
+            find(column);
+        }
+        let chosen = Chosen { columns, uniques, key, named };
+        chosen.check_key(mapping, name, wrong);
+        chosen
+    }
+
+    /// Adds to `wrong` why the columns of the key do not name one row each.
+    fn check_key(&self, mapping: &Mapping, name: &str, wrong: &mut Vec<String>) {
+        for column in self.key.iter().filter(|column| !matches!(column.type_name, "integer" | "text")) {
+            let (column, type_name) = (&column.name, column.type_name);
+            wrong.push(format!("{column} is {type_name}; a key's columns are integers or texts"));
+        }
+        let is_primary = |column: &&Found| column.primary > 0;
+        let primary: Vec<String> = self.columns.iter().filter(is_primary).map(|column| column.name.clone()).collect();
+        // An INTEGER PRIMARY KEY is the row's number, and has no index.
+        let is_integer = self.key.iter().all(|column| column.kind == Kind::Integer);
+        let is_number = primary.len() == 1 && is_just(&primary, &mapping.key) && is_integer;
+        let of_key = |unique: &&Unique| is_just(&unique.columns, &mapping.key);
+        let named = self.key.len() == mapping.key.len();
+        if !named || is_number || self.uniques.iter().filter(of_key).any(|unique| unique.exact) {
+            return;
+        }
+        let list = mapping.key.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
+        wrong.push(match self.uniques.iter().any(|unique| of_key(&unique)) {
+            true => format!(
+                "the unique index of {name} on {list} leaves rows out, or takes texts for equal that are not, so one \
+                 row would have several keys; map by other columns"
+            ),
+            false => format!(
+                "no unique index of {name} is on just {list}; CREATE UNIQUE INDEX {} ON {} ({list})",
+                quoted(&format!("{name}_key")),
+                quoted(name)
+            ),
+        });
+    }
+
+    /// The table, with `filled` if triggers may put a value where a statement has put none.
+    fn table(&self, mapping: &Mapping, name: &str, oid: u32, filled: bool) -> Table {
+        let all: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        let key: Vec<Column> = self.key.iter().map(|column| column.column(Some(ReadOnly::Key), filled, &[])).collect();
+        let read_only = |column: &Found| match column {
+            _ if column.generated => Some(ReadOnly::Generated),
+            _ if mapping.read_only.contains(&column.name) => Some(ReadOnly::Declared),
+            _ => None,
+        };
+        let others = self.named.iter().filter(|column| !mapping.key.contains(&column.name));
+        let others = others.map(|column| column.column(read_only(column), filled, &all));
+        let fields = key.iter().cloned().chain(others).collect();
+        let given = |column: &&Found| {
+            column.not_null && !column.has_default && !column.generated && !mapping.key.contains(&column.name)
+        };
+        let needed = self.columns.iter().filter(|column| !filled && given(column));
+        Table {
+            mapping: mapping.clone(),
+            name: quoted(name),
+            oid,
+            key,
+            fields,
+            needed: needed.map(|column| column.name.clone()).collect(),
+            may_delete: true,
+            unique_index: String::new(),
+            independent: !filled && self.uniques.iter().all(|unique| is_just(&unique.columns, &mapping.key)),
+            returning: false,
+            plain: !self.columns.iter().any(|column| column.generated),
+            joined: oid,
+            row_bytes_max: any(),
+            references: Vec::new(),
+            doubt: None,
+        }
+    }
+}
+
 fn look_up_one(
     connection: &Connection,
     mapping: &Mapping,
@@ -217,86 +320,14 @@ fn look_up_one(
         let mode = mapping.version.word();
         wrong.push(format!("SQLite keeps versions beside the table; leave version({mode}) out"));
     }
-    let columns = columns_of(connection, &name, &text)?;
-    let there = || columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
-    let mut find_column = |of: &String| {
-        let found = columns.iter().find(|column| column.name == *of);
-        if found.is_none() {
-            wrong.push(format!("{name} has no column {of}; it has {}", there()));
-        }
-        found
-    };
-    let key: Vec<&Found> = mapping.key.iter().filter_map(&mut find_column).collect();
-    let named: Vec<&Found> = match &mapping.fields {
-        Some(fields) => fields.iter().filter_map(&mut find_column).collect(),
-        None => columns.iter().collect(),
-    };
-    for column in &mapping.read_only {
-        find_column(column);
-    }
-    for column in key.iter().filter(|column| !matches!(column.type_name, "integer" | "text")) {
-        let (column, type_name) = (&column.name, column.type_name);
-        wrong.push(format!("{column} is {type_name}; a key's columns are integers or texts"));
-    }
-    let uniques = uniques_of(connection, &name)?;
-    let primary: Vec<String> =
-        columns.iter().filter(|column| column.primary > 0).map(|column| column.name.clone()).collect();
-    // An INTEGER PRIMARY KEY is the row's number, and has no index.
-    let is_number =
-        is_just(&primary, &mapping.key) && primary.len() == 1 && key.iter().all(|k| k.kind == Kind::Integer);
-    let of_key = |unique: &&Unique| is_just(&unique.columns, &mapping.key);
-    if key.len() == mapping.key.len() && !is_number && !uniques.iter().filter(of_key).any(|unique| unique.exact) {
-        let list = mapping.key.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
-        wrong.push(match uniques.iter().any(|unique| of_key(&unique)) {
-            true => format!(
-                "the unique index of {name} on {list} leaves rows out, or takes texts for equal that are not, so one \
-                 row would have several keys; map by other columns"
-            ),
-            false => format!(
-                "no unique index of {name} is on just {list}; CREATE UNIQUE INDEX {} ON {} ({list})",
-                quoted(&format!("{name}_key")),
-                quoted(&name)
-            ),
-        });
-    }
+    let (columns, uniques) = (columns_of(connection, &name, &text)?, uniques_of(connection, &name)?);
+    let chosen = Chosen::of(mapping, &name, (&columns, &uniques), &mut wrong);
     if !wrong.is_empty() {
         return Ok(Err(wrong.iter().map(|what| said(what)).collect()));
     }
     let filled: bool = connection.query_row(TRIGGERED, [&name], |row| row.get(0))?;
-    let plain = !columns.iter().any(|column| column.generated);
-    let all: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-    let key: Vec<Column> = key.into_iter().map(|column| column.column(Some(ReadOnly::Key), filled, &[])).collect();
-    let read_only = |column: &Found| match column {
-        _ if column.generated => Some(ReadOnly::Generated),
-        _ if mapping.read_only.contains(&column.name) => Some(ReadOnly::Declared),
-        _ => None,
-    };
-    let others = named.into_iter().filter(|column| !mapping.key.contains(&column.name));
-    let others = others.map(|column| column.column(read_only(column), filled, &all));
-    let fields = key.iter().cloned().chain(others).collect();
-    let given = |column: &&Found| {
-        column.not_null && !column.has_default && !column.generated && !mapping.key.contains(&column.name)
-    };
-    let needed = columns.iter().filter(|column| !filled && given(column)).map(|column| column.name.clone()).collect();
-    let others: Vec<Unique> = uniques.into_iter().filter(|unique| !is_just(&unique.columns, &mapping.key)).collect();
-    let table = Table {
-        mapping: mapping.clone(),
-        name: quoted(&name),
-        oid,
-        key,
-        fields,
-        needed,
-        may_delete: true,
-        unique_index: String::new(),
-        independent: !filled && others.is_empty(),
-        returning: false,
-        plain,
-        joined: oid,
-        row_bytes_max: any(),
-        references: Vec::new(),
-        doubt: None,
-    };
-    if !to_prepare && !triggers::are_there(connection, &table, &others)? {
+    let table = chosen.table(mapping, &name, oid, filled);
+    if !to_prepare && !triggers_of(connection, &table)?.1 {
         let why = format!("{name} keeps no versions yet, or not as it is now; run `forebay store init`");
         return Ok(Err(vec![said(&why)]));
     }
