@@ -15,7 +15,7 @@ use forebay::runtime;
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_protocol::{Batch, Decoder, Limits, encode_command};
-use forebay_server::recorder::Recorder;
+use forebay_server::recorder;
 use forebay_server::{ServerOptions, Session, Shared};
 
 const KEYS: u64 = 10_000;
@@ -136,7 +136,7 @@ fn run(kind: &str, in_batch: usize, count: usize) -> Result<(), Box<dyn Error>> 
     match watched {
         "" => {}
         "metered" => _ = engine.cache().measure_transactions(),
-        "traced" => tokio.block_on(Recorder::start(&shared, b"requests", None, false))?,
+        "traced" => tokio.block_on(recorder::start(&shared, b"requests", None, false))?,
         other => return Err(format!("unknown watcher {other}; known: metered, traced").into()),
     }
     for warm in [true, false] {

@@ -13,7 +13,7 @@ use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
 use forebay_server::graphs::ReadSql;
-use forebay_server::shadow::{ShadowOptions, Shadows};
+use forebay_server::shadow::{self, ShadowOptions};
 use forebay_server::tls::{Tls, TlsFiles};
 use forebay_server::{Access, Http, Reserved, Server, ServerLimits, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -291,7 +291,7 @@ fn follow_transactions(
         shared.engine.cache().measure_transactions();
     }
     if let Some(shadows) = shadows {
-        Shadows::start(shared, shadows);
+        shadow::start(shared, shadows);
     }
     if let Some(path) = &settings.graphs {
         let registered = shared.read_graphs(path, SQL).map_err(CommandError::Usage)?;

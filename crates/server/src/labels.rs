@@ -25,7 +25,7 @@ use forebay_protocol::{Reply, errors};
 use hint_ids::{HINT_IDS_MAX, HintIds};
 use shares::Shares;
 pub use steps::VertexLabel;
-use steps::VertexNames;
+use steps::{LABEL_OVERHEAD_BYTES, VertexNames, name_bytes};
 
 /// Transaction types that one server tells apart.
 pub const TXN_TYPES_MAX: usize = 4096;
@@ -382,14 +382,6 @@ impl Labels {
         let hints = lock(&self.hints);
         (hints.schemas.len(), hints.sets.len())
     }
-}
-
-/// What a label costs beside its bytes.
-const LABEL_OVERHEAD_BYTES: usize = 32;
-
-/// What a name takes that stands in a list and in an index.
-fn name_bytes(name: &[u8]) -> usize {
-    2 * (name.len() + LABEL_OVERHEAD_BYTES)
 }
 
 impl HintNames {

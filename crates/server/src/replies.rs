@@ -21,7 +21,7 @@ use forebay::txn::{Committing, Landed, TxnError};
 use forebay::version::{TxnId, Version};
 use forebay_protocol::{Protocol, Reply};
 
-use crate::command::txn_error;
+use crate::refusals::txn_error;
 
 /// Bytes of replies after which it is others' turn, unless that is said otherwise.
 pub const TURN_BYTES: usize = 512 << 10;

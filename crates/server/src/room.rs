@@ -38,6 +38,7 @@
 //! first one request, and those that are being served no more than [`Limits::all`] with it. Beside a wide request all
 //! of them have the lane's room.
 
+mod place;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -47,69 +48,10 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::clients::Client;
-use crate::limits::ServerLimits;
-use crate::state::Shared;
 use crate::underway::Underway;
-use state::State;
-
-/// How long the first waits for wide requests that run.
-const WIDE_WAIT: Duration = Duration::from_millis(250);
-
-/// Over so long a time it is judged whether a client is slow, while others wait.
-const PACE_WAIT: Duration = Duration::from_secs(4);
-
-/// For so long a client has the lane if another wants it; so often those that wait look.
-pub const LANE_TURN: Duration = Duration::from_secs(1);
-
-/// Bytes that large requests may take.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Those that are complete and the first that is not.
-    all: usize,
-    /// Those that are not complete, but for the first of them.
-    others: usize,
-    /// What of that is for the one whose turn it is.
-    lane: usize,
-    /// The short ones together, until they are served, and one of them.
-    short: usize,
-    short_each: usize,
-    /// What a client sends in a second, at least.
-    per_s_min: usize,
-}
-
-impl Limits {
-    /// A request that is served is there twice, as it came and as the document that it makes: so half of
-    /// `held_bytes_max` is for these and the first. What is left is for MULTI and TXN.
-    fn of(limits: &ServerLimits) -> Limits {
-        let (held, per_s_min) = (limits.held_bytes_max, limits.large_request_bytes_per_s_min);
-        let (short, short_each) = (held / 16, held / 64);
-        Limits { all: held / 2 - short, others: held / 4, lane: held / 16 * 3, short, short_each, per_s_min }
-    }
-}
-
-/// What an unfinished request takes with its next step, and what it takes at least when it is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// What has arrived and the next step.
-    pub bytes: usize,
-    /// The whole, as far as it is announced.
-    pub least: usize,
-    /// That is all of it, or nearly so.
-    pub known: bool,
-    /// How much of that waits to be read.
-    pub arrived: Arrived,
-}
-
-/// What of a request has come and waits to be read; what has most there is read first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Arrived {
-    /// All that is missing.
-    Whole,
-    /// Much of the next step.
-    Step,
-    /// Little or nothing.
-    Little,
-}
+pub use place::{Beside, Place};
+pub use state::{Arrived, Claim, LANE_TURN};
+use state::{Limits, State};
 
 /// The room.
 #[derive(Default)]
@@ -171,122 +113,5 @@ impl Room {
         drop(state);
         next.into_iter().for_each(Waker::wake);
         slow
-    }
-}
-
-/// What a wide request takes while it runs, beside the bytes of it; gone when dropped.
-pub struct Beside {
-    shared: Arc<Shared>,
-    bytes: usize,
-}
-
-impl Beside {
-    /// From now on.
-    pub fn new(shared: Arc<Shared>, bytes: usize) -> Beside {
-        shared.room.lock().widen(bytes);
-        Beside { shared, bytes }
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let (limits, now) = (Limits::of(&self.shared.limits), self.shared.engine.runtime().elapsed());
-        self.shared.room.change(|state| state.narrow(self.bytes), limits, now);
-    }
-}
-
-/// The place of one connection in the room.
-pub struct Place {
-    shared: Arc<Shared>,
-    client: Arc<Client>,
-    /// It has asked for room.
-    asked: bool,
-    /// Bytes that there is room for.
-    bytes: usize,
-    /// The request was complete, and is served.
-    served: bool,
-}
-
-impl Place {
-    /// Of a connection without a large request.
-    pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Place {
-        Place { shared, client, asked: false, bytes: 0, served: false }
-    }
-
-    fn limits_now(&self) -> (Limits, Duration) {
-        (Limits::of(&self.shared.limits), self.shared.engine.runtime().elapsed())
-    }
-
-    fn poll(&mut self, claim: Claim, waker: Option<&Waker>) -> Poll<()> {
-        self.asked = true;
-        let polled = self.shared.room.poll(&self.client, claim, self.limits_now(), waker);
-        if polled.is_ready() {
-            self.bytes = claim.bytes;
-        }
-        polled
-    }
-
-    /// Bytes that there is room for.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether there is room for what its unfinished request claims.
-    pub fn grow(&mut self, claim: Claim) -> bool {
-        claim.bytes <= self.bytes || self.poll(claim, None).is_ready()
-    }
-
-    /// Waits for that room; for ever where nothing is claimed.
-    pub async fn wait(&mut self, claim: Option<Claim>) {
-        let Some(claim) = claim else { return std::future::pending().await };
-        std::future::poll_fn(|context| self.poll(claim, Some(context.waker()))).await;
-    }
-
-    /// The requests at hand are complete, and served now.
-    pub fn complete(&mut self) {
-        if self.asked {
-            let (limits, now) = self.limits_now();
-            self.shared.room.change(|state| state.complete(&self.client), limits, now);
-            self.served = true;
-        }
-    }
-
-    /// What came was counted: so many bytes of a large request that is unfinished, or `None`. Behind one that was
-    /// served that is another, whose turn is its own.
-    pub fn settle(&mut self, received: Option<usize>) {
-        match received.filter(|_| !self.served) {
-            Some(received) if self.asked => {
-                self.shared.room.lock().heard(&self.client, received);
-            }
-            Some(_) => {}
-            None => self.leave(),
-        }
-    }
-
-    /// There is no large request any more.
-    pub fn leave(&mut self) {
-        if std::mem::take(&mut self.asked) {
-            (self.bytes, self.served) = (0, false);
-            let (limits, now) = self.limits_now();
-            self.shared.room.change(|state| state.remove(self.client.id), limits, now);
-        }
-    }
-
-    /// Others wait, this one among them: a client that has room and does not use it is sent away.
-    pub fn look(&self) {
-        let (limits, now) = self.limits_now();
-        for other in self.shared.room.look(now, limits) {
-            let (client, address) = (other.id, &other.address);
-            let why = "closing a client that sends a large request slowly: held_bytes_max, \
-                       large_request_bytes_per_s_min";
-            tracing::warn!(client, address, "{why}");
-            other.kill();
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.leave();
     }
 }

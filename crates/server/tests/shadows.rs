@@ -17,7 +17,7 @@ use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_protocol::{Batch, Decoder, Limits, encode_command};
-use forebay_server::shadow::{Figures, ShadowOptions, Shadows, Waits};
+use forebay_server::shadow::{self, Figures, ShadowOptions, Waits};
 use forebay_server::{ServerOptions, Session, Shared};
 use forebay_workload::popularity::Zipf;
 
@@ -186,7 +186,7 @@ fn run(run: &Run) -> Outcome {
     let outcome = told.clone();
     let ended = simulation.run(async move {
         if !options.policies.is_empty() {
-            Shadows::start(&shared, &options);
+            shadow::start(&shared, &options);
         }
         let meter = shared.engine.cache().measure_transactions().clone();
         let mut clients: Vec<Client> = (0..CLIENTS).map(|number| Client::new(&shared, number)).collect();

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::user::{self, DEFAULT, Rule, User};
-use super::{USERS_MAX, Users};
+use super::user::{self, DEFAULT, Rule, USERS_MAX, User, Users};
 
 /// Bytes of a file with users.
 pub const USERS_FILE_BYTES_MAX: u64 = 64 << 20;

@@ -17,7 +17,6 @@ mod pattern;
 pub mod rights;
 pub mod user;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -27,12 +26,8 @@ use futures_util::lock::Mutex;
 use denials::Denials;
 pub use file::{AccessError, Source, line as users_file_line};
 use password::{PASSWORD_REST, PasswordError, PasswordHash, Turns, check_nobody};
-use user::{DEFAULT, Rule, User};
-
-/// Users at a time.
-pub const USERS_MAX: usize = 10_000;
-
-type Users = BTreeMap<Arc<str>, Arc<User>>;
+pub use user::USERS_MAX;
+use user::{DEFAULT, Rule, User, Users};
 
 /// The users, and who was refused.
 pub struct Access {

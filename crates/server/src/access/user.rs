@@ -1,10 +1,14 @@
 //! A user: name, passwords, rights; and the rules that make one, as ACL SETUSER and the users' file have them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::password::PasswordHash;
 use super::rights::{Rights, SYNTAX};
+
+/// Users at a time.
+pub const USERS_MAX: usize = 10_000;
 
 /// Passwords that one user has at a time.
 pub const PASSWORDS_MAX: usize = 8;
@@ -34,6 +38,9 @@ pub struct User {
     /// What it may do.
     pub rights: Rights,
 }
+
+/// The users by name.
+pub(super) type Users = BTreeMap<Arc<str>, Arc<User>>;
 
 /// One change of a user.
 pub enum Rule {

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use super::family::{self, Sub, SubRun, is, text};
 use super::{Command, Flag, Group, Keys, Run, advise, outage, outside};
 use crate::graphs::{GraphFigures, TypeFigures};
-use crate::recorder::{Recorder, Trace};
+use crate::recorder::{self, Trace};
 use crate::session::Session;
 
 /// The longest CACHE TRACE, in ms.
@@ -204,7 +204,7 @@ fn trace<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
                     Some(Some(duration)) => Some(duration),
                     None => None,
                 };
-                match Recorder::start(&session.shared, frame.arg(3), duration, returned).await {
+                match recorder::start(&session.shared, frame.arg(3), duration, returned).await {
                     Ok(()) => Reply::OK,
                     Err(why) if why.starts_with("LIMIT") => Reply::error(why),
                     Err(why) => Reply::error(format!("ERR {why}")),

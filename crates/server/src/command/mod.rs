@@ -39,10 +39,8 @@ mod strings;
 mod tracking;
 mod transaction;
 
-use forebay::change::ApplyError;
 use forebay::key::{KEY_BYTES_MAX, KeyRef};
-use forebay::txn::{DocumentError, TxnError};
-use forebay_protocol::{Frame, Reply, errors};
+use forebay_protocol::{Frame, Reply};
 use futures_util::future::BoxFuture;
 
 pub use call::{Call, Known, bulk_of, part_of};
@@ -54,8 +52,8 @@ pub use random::Chance;
 pub use scripting::script_keys;
 pub use transaction::Taken;
 
+pub use crate::refusals::{document_error, refused, txn_error};
 use crate::session::Session;
-use crate::state::Shared;
 
 /// One command, declared once.
 pub struct Command {
@@ -384,43 +382,5 @@ impl Command {
             }
             Keys::Custom(keys) => keys(frame, space, take),
         }
-    }
-}
-
-/// What a client is told of a transaction that did not commit.
-pub fn txn_error(error: &TxnError) -> Reply {
-    match error {
-        TxnError::Conflict(why) => Reply::error(format!("TXCONFLICT {why}, retry")),
-        TxnError::Wounded(reason) => Reply::error(format!("TXABORTED {reason}")),
-        TxnError::Gone(why) => Reply::error(format!("TXCONFLICT {why}")),
-        TxnError::BufferFull(why) => Reply::error(format!("BUFFERFULL {why}")),
-        TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
-        TxnError::NotOwner(why) => Reply::error(format!("NOTOWNER {why}")),
-        TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),
-        TxnError::TooLarge(bytes_max) => Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")),
-        error => Reply::error(format!("ERR {error}")),
-    }
-}
-
-/// The same of one that asked the store itself: whatever failed there, nothing was changed, and where another owner has
-/// it that one is to be asked.
-pub fn refused(shared: &Shared, error: &TxnError) -> Reply {
-    match (error, shared.engine.store().fenced()) {
-        (TxnError::StoreDown(_), Some(why)) => txn_error(&TxnError::NotOwner(why.to_owned())),
-        _ => txn_error(error),
-    }
-}
-
-/// What a client is told of a change that does not fit; `hash`: of a field's value.
-pub fn document_error(error: &DocumentError) -> Reply {
-    match error {
-        DocumentError::Apply(ApplyError::WrongKind(_)) => Reply::error(errors::WRONGTYPE),
-        DocumentError::Apply(ApplyError::NotAnInteger) => Reply::error(errors::NOT_AN_INTEGER),
-        DocumentError::Apply(ApplyError::NotAFloat) => Reply::error(errors::NOT_A_FLOAT),
-        DocumentError::Apply(ApplyError::Overflow) => Reply::error(errors::OVERFLOW),
-        DocumentError::Apply(ApplyError::NotFinite) => Reply::error(errors::INCREMENT_NOT_FINITE),
-        DocumentError::Apply(error @ ApplyError::TooLarge) => Reply::error(format!("LIMIT {error}")),
-        DocumentError::ReadOnly => Reply::error("ERR the transaction was begun READONLY"),
-        error => Reply::error(format!("ERR {error}")),
     }
 }

@@ -8,8 +8,53 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 
-use super::{DRAIN_WAIT, LANE_WAIT, LATE_WAIT, LOOK_WAIT, Limits, STALL_BYTES, STALL_WAIT};
 use crate::clients::Client;
+use crate::limits::ServerLimits;
+
+/// A client for which others wait takes so many bytes in so long a time, at least.
+pub const STALL_BYTES: usize = 64 << 10;
+pub const STALL_WAIT: Duration = Duration::from_secs(10);
+
+/// A client for which others wait takes what waits for it within so long a time, and [`LATE_WAIT`].
+pub const DRAIN_WAIT: Duration = Duration::from_secs(60);
+
+/// So late a client may be with that.
+pub const LATE_WAIT: Duration = Duration::from_secs(4);
+
+/// Within so long a time a client takes what waits for it, or has no part in the lane.
+pub const LANE_WAIT: Duration = Duration::from_secs(2);
+
+/// So often those that wait look for clients that take nothing.
+pub const LOOK_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes that may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For all clients.
+    pub all: usize,
+    /// What of that is for those that take quickly.
+    pub lane: usize,
+    /// A client that has less is not closed.
+    pub share: usize,
+}
+
+impl Limits {
+    pub fn of(limits: &ServerLimits) -> Limits {
+        Limits {
+            all: limits.replies_bytes_max,
+            lane: limits.replies_bytes_max / 2,
+            share: limits.replies_bytes_share(),
+        }
+    }
+
+    pub fn ordinary(self) -> usize {
+        self.all - self.lane
+    }
+
+    pub fn trial(self) -> usize {
+        self.lane / 2
+    }
+}
 
 /// The least time over which a pace is reckoned: what a socket takes at once has no pace.
 const PACE_TIME_MIN: Duration = Duration::from_millis(10);

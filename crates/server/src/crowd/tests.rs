@@ -1,12 +1,13 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Wake;
+use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 use proptest::prelude::*;
 
-use super::state::Part;
-use super::*;
-use crate::clients::Clients;
+use super::state::*;
+use crate::clients::{Client, Clients};
 
 const MIB: usize = 1 << 20;
 

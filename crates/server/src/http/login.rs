@@ -12,9 +12,8 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, ORIGI
 use hyper::{HeaderMap, Request, StatusCode};
 use tokio::time::timeout;
 
-use super::HTTP_HEADER_WAIT;
 use super::assets::{Answer, line, login_page};
-use super::site::{Caller, HTTP_LOGINS_MAX, Site};
+use super::site::{Caller, HTTP_HEADER_WAIT, HTTP_LOGINS_MAX, Site};
 use crate::access::Refused;
 use crate::access::denials::Denial;
 use crate::access::password::{PASSWORD_WAITING_MAX, WRONG_PASSWORDS_MAX, source_of, wrong_wait};

@@ -41,15 +41,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::listener::{Reserved, ServeError};
+use crate::reserved::{Reserved, ServeError};
 use crate::state::Shared;
-use site::{Caller, Site};
+use site::{Caller, HTTP_HEADER_WAIT, Site};
 
 /// Connections at a time; for one more another goes that is not being answered.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
-
-/// A connection that has not sent the head of a request by then is closed; also one that idles between two.
-pub const HTTP_HEADER_WAIT: Duration = Duration::from_secs(10);
 
 /// Bytes of the head of a request.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
@@ -25,6 +26,9 @@ pub const HTTP_LOGINS_MAX: usize = 16;
 
 /// Those of them that one source has ([`crate::access::password::source_of`]).
 pub const HTTP_LOGINS_SOURCE_MAX: usize = 4;
+
+/// A connection that has not sent the head of a request by then is closed; also one that idles between two.
+pub const HTTP_HEADER_WAIT: Duration = Duration::from_secs(10);
 
 /// What a visitor may run.
 const RIGHTS: [&str; 2] = ["info", "cache|stats"];

@@ -2,7 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::name_bytes;
+/// What a label costs beside its bytes.
+pub(super) const LABEL_OVERHEAD_BYTES: usize = 32;
+
+/// What a name takes that stands in a list and in an index.
+pub(super) fn name_bytes(name: &[u8]) -> usize {
+    2 * (name.len() + LABEL_OVERHEAD_BYTES)
+}
 
 /// A vertex: the number of its transaction type, 0 for none, its own, from 1 within the type, and its name.
 pub type VertexLabel = (u16, u16, Box<[u8]>);

@@ -2,7 +2,7 @@
 
 use forebay::store::figures::{OUTCOMES, OutsideFigures, StoreFigures, Times};
 
-use super::{Kind, Metric, Value, View};
+use super::metric::{Kind, Metric, Value, View};
 
 fn figures<'a>(view: &'a View<'_>) -> Option<&'a StoreFigures> {
     view.store.as_ref()

@@ -1,6 +1,6 @@
 //! What shadows would have saved; nothing where there are none.
 
-use super::{Kind, Metric, Value, View};
+use super::metric::{Kind, Metric, Value, View};
 use crate::shadow::{Figures, Row};
 
 /// Tells a number of each shadow, as `lru 134217728`: its policy, and the `--memory` that it stands for.

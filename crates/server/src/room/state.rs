@@ -7,8 +7,67 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 
-use super::{Arrived, Claim, LANE_TURN, Limits, PACE_WAIT, WIDE_WAIT};
 use crate::clients::Client;
+use crate::limits::ServerLimits;
+
+/// How long the first waits for wide requests that run.
+pub const WIDE_WAIT: Duration = Duration::from_millis(250);
+
+/// Over so long a time it is judged whether a client is slow, while others wait.
+pub const PACE_WAIT: Duration = Duration::from_secs(4);
+
+/// For so long a client has the lane if another wants it; so often those that wait look.
+pub const LANE_TURN: Duration = Duration::from_secs(1);
+
+/// Bytes that large requests may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Those that are complete and the first that is not.
+    pub all: usize,
+    /// Those that are not complete, but for the first of them.
+    pub others: usize,
+    /// What of that is for the one whose turn it is.
+    pub lane: usize,
+    /// The short ones together, until they are served, and one of them.
+    pub short: usize,
+    pub short_each: usize,
+    /// What a client sends in a second, at least.
+    pub per_s_min: usize,
+}
+
+impl Limits {
+    /// A request that is served is there twice, as it came and as the document that it makes: so half of
+    /// `held_bytes_max` is for these and the first. What is left is for MULTI and TXN.
+    pub fn of(limits: &ServerLimits) -> Limits {
+        let (held, per_s_min) = (limits.held_bytes_max, limits.large_request_bytes_per_s_min);
+        let (short, short_each) = (held / 16, held / 64);
+        Limits { all: held / 2 - short, others: held / 4, lane: held / 16 * 3, short, short_each, per_s_min }
+    }
+}
+
+/// What an unfinished request takes with its next step, and what it takes at least when it is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What has arrived and the next step.
+    pub bytes: usize,
+    /// The whole, as far as it is announced.
+    pub least: usize,
+    /// That is all of it, or nearly so.
+    pub known: bool,
+    /// How much of that waits to be read.
+    pub arrived: Arrived,
+}
+
+/// What of a request has come and waits to be read; what has most there is read first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arrived {
+    /// All that is missing.
+    Whole,
+    /// Much of the next step.
+    Step,
+    /// Little or nothing.
+    Little,
+}
 
 #[derive(Default)]
 pub(super) struct State {

@@ -4,6 +4,7 @@ use std::task::Wake;
 use forebay::mutation::{self, Fault};
 use proptest::prelude::*;
 
+use super::state::{PACE_WAIT, WIDE_WAIT};
 use super::*;
 use crate::clients::Clients;
 

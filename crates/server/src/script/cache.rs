@@ -6,10 +6,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::lua::sha1_hex;
+use sha1::{Digest, Sha1};
 
 /// What an entry takes beside its text.
 const ENTRY_BYTES: usize = 256;
+
+/// Hex digits of a SHA-1.
+pub(super) fn sha1_hex(bytes: &[u8]) -> String {
+    Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// One script.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use forebay::runtime::Runtime;
 use forebay_protocol::{Reply, Request};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic, VmState};
-use sha1::{Digest, Sha1};
 
+use super::cache::sha1_hex;
+use super::halt::{Halt, Limit};
 use super::values::{Replies, Unfit, error_table, number_text, to_lua};
-use super::{Halt, Limit};
 use super::{bits, json};
 
 /// Instructions between two looks at whether the script is to stop.
@@ -72,11 +72,6 @@ pub(super) fn refused(body: &[u8], bytes_max: usize) -> Option<Reply> {
         Ok(lua) => compiled(&lua, body).err(),
         Err(error) => Some(Reply::error(format!("ERR can't make a state of Lua: {error}"))),
     }
-}
-
-/// Hex digits of a SHA-1.
-pub(super) fn sha1_hex(bytes: &[u8]) -> String {
-    Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Runs a script to its end. What it answers, or with `Err` the error that ended it.

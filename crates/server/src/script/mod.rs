@@ -24,6 +24,7 @@
 
 mod bits;
 mod cache;
+mod halt;
 mod json;
 mod lua;
 mod values;
@@ -33,7 +34,6 @@ mod work;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,61 +44,13 @@ use futures_util::lock::Mutex as AsyncMutex;
 
 pub use cache::Script;
 use cache::Sources;
+pub(crate) use halt::{Halt, Limit};
 pub(crate) use work::{Asked, start};
 
 use crate::limits::ServerLimits;
 
 /// Scripts that are kept by their hash; the one used longest ago goes for another.
 pub const SCRIPT_CACHE_MAX: usize = 500;
-
-/// Why a script was stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// It took so many ms.
-    Time(u64),
-    /// It took so many bytes.
-    Memory(usize),
-    /// SCRIPT KILL.
-    Killed,
-    /// Its session waits for it no more.
-    Left,
-}
-
-impl Limit {
-    /// What the client is told.
-    pub(crate) fn reply(self) -> Reply {
-        Reply::error(match self {
-            Limit::Time(ms) => format!("LIMIT script_ms_max {ms}"),
-            Limit::Memory(bytes) => format!("LIMIT script_bytes_max {bytes}"),
-            Limit::Killed => "ERR Error running script: Script killed by user with SCRIPT KILL.".into(),
-            Limit::Left => "ERR no client waits for the script".into(),
-        })
-    }
-}
-
-/// Whether a script is to stop, and why; known to its thread, its session and SCRIPT KILL.
-#[derive(Default)]
-pub(crate) struct Halt {
-    /// A quick look at whether there is a reason.
-    set: AtomicUsize,
-    reason: Mutex<Option<Limit>>,
-}
-
-impl Halt {
-    /// Why it is to stop, if it is.
-    pub(crate) fn reason(&self) -> Option<Limit> {
-        match self.set.load(Ordering::Acquire) {
-            0 => None,
-            _ => *self.reason.lock().unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-
-    /// Has it stop. The first reason stays.
-    pub(crate) fn stop(&self, reason: Limit) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
-        self.set.store(1, Ordering::Release);
-    }
-}
 
 /// The scripts of one server.
 pub struct Scripts {

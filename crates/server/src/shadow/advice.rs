@@ -11,7 +11,7 @@
 use forebay::cache::Sample;
 use forebay::policy::Metered;
 
-use super::judged::{Figures, Row};
+use super::figures::{Figures, Row};
 
 /// Of more than this share that was missed no advice follows.
 const MISSED_MAX: f64 = 0.01;

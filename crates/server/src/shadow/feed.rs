@@ -16,7 +16,7 @@ use forebay::mutation::{self, Fault};
 use forebay::policy::{Access, Graph};
 use futures_channel::oneshot;
 
-use super::judged::Figures;
+use super::figures::Figures;
 
 /// Accesses and ends of transactions that wait for the shadows.
 pub const SHADOW_QUEUE_MAX: usize = 65_536;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use forebay::Shadow;
 use forebay::cache::{Cache, LENT_UNNOTICED_BYTES, Sample};
-use forebay::policy::{Access, Choice, JUDGED_MAX, Judge, Metered};
+use forebay::policy::{Access, Choice, JUDGED_MAX, Judge};
 
-use super::ShadowOptions;
 use super::feed::{Batch, Ends, Heard, Tear, What, Word};
+use super::figures::{Figures, Row};
 
 /// Multiples of the server's memory at which each policy runs, in quarters of it.
 const QUARTERS: [u32; 4] = [4, 2, 8, 16];
@@ -17,6 +17,21 @@ pub const SHADOW_POLICIES_MAX: usize = (JUDGED_MAX - 1) / QUARTERS.len();
 
 /// A cache keeps one so-manyth of its budget whatever it lends.
 const KEPT_SHARE: usize = 4;
+
+/// What shadows are made with.
+#[derive(Clone, Debug)]
+pub struct ShadowOptions {
+    /// The policies to compare, at most [`SHADOW_POLICIES_MAX`].
+    pub policies: Vec<Choice>,
+    /// What the server runs.
+    pub present: Choice,
+    /// The server's `--memory`, in bytes: sizes are told as multiples of it.
+    pub memory: u64,
+    /// What shadows and their queue may take, in bytes.
+    pub bytes_max: usize,
+    /// Of which keys they hear; policies that follow transactions need all.
+    pub sample: Sample,
+}
 
 /// One shadow, and what it stands for.
 struct Cached {
@@ -38,53 +53,6 @@ struct Counts {
     /// Reads of the store that requests waited for, and how long they did.
     fetches: u64,
     fetched_us: u64,
-}
-
-/// What a shadow, or the live cache, has saved.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
-    /// As `--policy` takes it.
-    pub policy: String,
-    /// The `--memory` that it stands for, in bytes.
-    pub memory: u64,
-    /// What was counted of all that was heard.
-    pub metered: Metered,
-    /// The share that it saves of round trips, or of a sample the share that it hits of reads; none before there are
-    /// any.
-    pub saves: Option<f64>,
-    /// Entries.
-    pub entries: u64,
-    /// Bytes that its entries take of its budget.
-    pub used_bytes: u64,
-    /// The budget.
-    pub budget_bytes: u64,
-    /// It had to go.
-    pub left_out: bool,
-}
-
-/// What is known at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// The cache that clients have.
-    pub live: Row,
-    /// The shadows, first the one of the live cache.
-    pub rows: Vec<Row>,
-    /// Of which keys they have heard.
-    pub sample: Sample,
-    /// Accesses and ends of transactions that were told.
-    pub heard: u64,
-    /// Those that were left out.
-    pub missed: u64,
-    /// Times that all shadows were emptied since it was not known which keys had left.
-    pub emptied: u64,
-    /// How long a read of the store takes, in microseconds; none if there was none.
-    pub fetch_us: Option<f64>,
-    /// Since it is counted.
-    pub elapsed: Duration,
-    /// What all shadows take, and may take, in bytes.
-    pub bytes: u64,
-    /// The bound of that.
-    pub bytes_max: u64,
 }
 
 /// See the module.
