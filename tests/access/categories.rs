@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::common::process::Forebay;
 use crate::common::{Connection, start_redis};
 use forebay_protocol::Reply;
-use forebay_server::command::category::PERMISSIONS;
+use forebay_server::command::PERMISSIONS;
 
 /// Categories, and flags: those that clients and operators decide by.
 const COMPARED: &[&str] = &[

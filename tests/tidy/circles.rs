@@ -11,7 +11,7 @@ use syn::visit::Visit;
 use super::tree::{File, Tree, only_for_tests};
 
 /// Files of each crate that are in circles. A number only falls; the aim is none.
-const IN_CIRCLES: &[(&str, usize)] = &[("cache", 4), ("forebay", 70), ("server", 67)];
+const IN_CIRCLES: &[(&str, usize)] = &[("cache", 4), ("forebay", 70), ("server", 22)];
 
 /// A name that a module knows by `use`.
 struct Alias {
@@ -95,6 +95,8 @@ impl Crate<'_> {
             };
             for path in &names.used {
                 match self.resolve(module, path, 0) {
+                    // One word is a variable, a field or a function, whatever module is called so.
+                    Some(Target::Module(_)) if path.len() == 1 => {}
                     Some(Target::Module(target) | Target::Item(target)) => take(target, path),
                     None => {}
                 }
@@ -310,4 +312,7 @@ fn a_circle_of_files_is_found() {
     let parent = ("crates/x/src/lib.rs", "mod a;\npub struct P(a::A);");
     let tree = Tree::of(&[parent, ("crates/x/src/a.rs", "pub struct A(Box<super::P>);")]);
     assert_eq!(by_crate(&tree)["x"].files, 2, "a parent and its child");
+    let parent = ("crates/x/src/lib.rs", "mod a;\npub struct P;\nfn f(a: u8) -> u8 { a }");
+    let tree = Tree::of(&[parent, ("crates/x/src/a.rs", "pub struct A(super::P);")]);
+    assert!(by_crate(&tree).is_empty(), "a variable is called as the child");
 }

@@ -12,6 +12,7 @@ use forebay::store::embedded::{Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
+use forebay_server::command::PERMISSIONS;
 use forebay_server::graphs::ReadSql;
 use forebay_server::shadow::{self, ShadowOptions};
 use forebay_server::tls::{Tls, TlsFiles};
@@ -248,7 +249,7 @@ fn open_access(settings: &Settings) -> Result<Access, CommandError> {
         (None, None) => Source::None,
     };
     let setting = if settings.password_file.is_some() { "password-file" } else { "users-file" };
-    let access = Access::open(source).map_err(|error| CommandError::Access { setting, error })?;
+    let access = Access::open(source, &PERMISSIONS).map_err(|error| CommandError::Access { setting, error })?;
     let public = settings.public();
     let Some((setting, address)) = public.first().filter(|_| !settings.allow_public_without_password) else {
         return Ok(access);

@@ -70,6 +70,19 @@ pub struct Claim {
     id: u128,
 }
 
+/// What an id is to the transaction that comes with it.
+pub enum Taken {
+    /// Its own from now on.
+    New(Claim),
+    /// That of one that is over.
+    Over {
+        /// What became of that one.
+        told: String,
+        /// What its commit was answered.
+        commit: String,
+    },
+}
+
 impl Given {
     fn users(&self) -> MutexGuard<'_, HashMap<Arc<str>, Ids>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)

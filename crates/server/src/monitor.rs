@@ -1,7 +1,7 @@
 //! MONITOR: clients that are shown every request as it comes. Each has a bounded queue; one that does not read fast
 //! enough is dropped and logged, and holds no other up.
 
-mod line;
+mod redacted;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::BytesMut;
 use futures_util::task::AtomicWaker;
 
-pub use line::{MONITOR_ARG_BYTES_MAX, MONITOR_ARGS_MAX, line, redacted};
+pub use redacted::{MONITOR_ARG_BYTES_MAX, MONITOR_ARGS_MAX, line, redacted};
 
 use crate::attention::{Attention, MONITORS};
 use crate::clients::Client;
@@ -74,10 +74,10 @@ impl Monitors {
     }
 
     /// Shows a request to all who watch.
-    pub fn show(&self, line: &[u8], attention: &Attention) {
+    pub fn show(&self, shown: &[u8], attention: &Attention) {
         let mut list = lock(&self.list);
         list.retain(|monitor| {
-            let fits = monitor.push(line);
+            let fits = monitor.push(shown);
             if !fits {
                 let client = monitor.client.id;
                 tracing::warn!(
@@ -94,12 +94,12 @@ impl Monitors {
 }
 
 impl Monitor {
-    fn push(&self, line: &[u8]) -> bool {
+    fn push(&self, shown: &[u8]) -> bool {
         let mut queue = lock(&self.queue);
-        if queue.len() + line.len() > MONITOR_QUEUE_BYTES_MAX {
+        if queue.len() + shown.len() > MONITOR_QUEUE_BYTES_MAX {
             return false;
         }
-        queue.extend_from_slice(line);
+        queue.extend_from_slice(shown);
         drop(queue);
         self.waker.wake();
         true

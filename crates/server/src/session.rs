@@ -12,6 +12,7 @@ mod answers;
 mod at_once;
 mod attend;
 mod blind;
+mod compare;
 mod fit;
 mod hints;
 mod identity;
@@ -40,10 +41,13 @@ use forebay_protocol::{Batch, Frame, Protocol, Reply, Request};
 use smallvec::SmallVec;
 
 pub use blind::{any_unseen, not_seen, tell_nothing};
+pub use compare::{compare, is_no_values};
 pub use hints::Hints;
 pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue, rolled_back};
 pub use open::{Deadline, Open};
+#[cfg(feature = "lua")]
+pub use planned::script_keys;
 pub use planned::{for_script, in_order, planned};
 #[cfg(feature = "lua")]
 pub use scripted::Steps;
@@ -371,7 +375,7 @@ impl Session {
         let Ok(part) = self.take_part(command, frame).await else { return };
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
-            Run::Engine(body) => {
+            Run::Engine(body) | Run::Cached(_, body) => {
                 let reply = body(self, frame).await;
                 self.multi.note_unwatched(reply.is_error() && command.watches(frame));
                 reply

@@ -10,7 +10,7 @@ use forebay::txn::Engine;
 use crate::access::Access;
 use crate::attention::Attention;
 use crate::clients::Clients;
-use crate::command::{self, Table};
+use crate::command::{self, PERMISSIONS};
 use crate::given::Given;
 use crate::graphs::Graphs;
 use crate::labels::Labels;
@@ -56,7 +56,7 @@ impl ServerOptions {
             engine,
             limits: ServerLimits::default(),
             threads: 1,
-            access: Access::default(),
+            access: Access::unprotected(&PERMISSIONS),
             tls: None,
             trace_dir: None,
             gate: None,
@@ -100,7 +100,7 @@ impl Shared {
             started_ms: options.engine.runtime().now_ms(),
             engine: options.engine,
             gate: options.gate,
-            table: Table::default(),
+            table: command::table(),
             limits: options.limits,
             access: options.access,
             clients: Clients::default(),

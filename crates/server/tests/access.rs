@@ -8,6 +8,7 @@ use std::sync::Arc;
 use forebay_protocol::Protocol;
 use forebay_server::Shared;
 use forebay_server::access::{Access, Source};
+use forebay_server::command::PERMISSIONS;
 use support::{Peer, server};
 
 const NOAUTH: &str = "-NOAUTH Authentication required.|";
@@ -37,7 +38,7 @@ fn users(lines: &str) -> (tempfile::TempDir, Access) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("users");
     std::fs::write(&file, lines.replace("#HASH", &format!("#{}", hash()))).unwrap();
-    let access = Access::open(Source::Users(file)).unwrap();
+    let access = Access::open(Source::Users(file), &PERMISSIONS).unwrap();
     (folder, access)
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::permissions::Permissions;
 use super::user::{self, DEFAULT, Rule, USERS_MAX, User, Users};
 
 /// Bytes of a file with users.
@@ -68,11 +69,11 @@ pub enum AccessError {
 
 impl Source {
     /// Reads the users.
-    pub(super) fn read(&self) -> Result<Users, AccessError> {
+    pub(super) fn read(&self, permissions: &'static Permissions) -> Result<Users, AccessError> {
         match self {
-            Source::None => Ok(Users::from([(Arc::from(DEFAULT), Arc::new(User::unprotected()))])),
-            Source::Password(file) => read_password(file, &text(file)?),
-            Source::Users(file) => read_users(file, &text(file)?),
+            Source::None => Ok(Users::from([(Arc::from(DEFAULT), Arc::new(User::unprotected(permissions)))])),
+            Source::Password(file) => read_password(file, &text(file)?, permissions),
+            Source::Users(file) => read_users(file, &text(file)?, permissions),
         }
     }
 
@@ -122,24 +123,24 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     lines.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#")).map(|(line, number)| (number, line))
 }
 
-fn read_password(file: &Path, text: &[u8]) -> Result<Users, AccessError> {
+fn read_password(file: &Path, text: &[u8], permissions: &'static Permissions) -> Result<Users, AccessError> {
     let wrong = |line: usize, why: &str| AccessError::Line { file: file.into(), line, why: why.into() };
     let mut lines = lines(text);
     let (number, hash) = lines.next().ok_or_else(|| wrong(1, "no hash; make one with `forebay password`"))?;
     if let Some((number, _)) = lines.next() {
         return Err(wrong(number, "a second password; a file with several users is given with --users-file"));
     }
-    let mut user = User { any_password: false, ..User::unprotected() };
+    let mut user = User { any_password: false, ..User::unprotected(permissions) };
     let rule = Rule::Plain([b"#", hash].concat().into());
     user.apply(&rule).map_err(|why| wrong(number, &why))?;
     Ok(Users::from([(user.name.clone(), Arc::new(user))]))
 }
 
-fn read_users(file: &Path, text: &[u8]) -> Result<Users, AccessError> {
+fn read_users(file: &Path, text: &[u8], permissions: &'static Permissions) -> Result<Users, AccessError> {
     let mut users = Users::new();
     for (line, text) in lines(text) {
         let wrong = |why: String| AccessError::Line { file: file.into(), line, why };
-        let user = read_user(text).map_err(wrong)?;
+        let user = read_user(text, permissions).map_err(wrong)?;
         if users.len() >= USERS_MAX {
             return Err(wrong(format!("more than {USERS_MAX} users")));
         }
@@ -148,7 +149,7 @@ fn read_users(file: &Path, text: &[u8]) -> Result<Users, AccessError> {
         }
     }
     // Redis would let everyone in as a `default` that the file does not mention. Who writes a file wants it to decide.
-    users.entry(DEFAULT.into()).or_insert_with(|| Arc::new(User::new(DEFAULT)));
+    users.entry(DEFAULT.into()).or_insert_with(|| Arc::new(User::new(DEFAULT, permissions)));
     Ok(users)
 }
 
@@ -163,13 +164,13 @@ fn without_secret(place: usize, word: &[u8]) -> String {
     }
 }
 
-fn read_user(line: &[u8]) -> Result<User, String> {
+fn read_user(line: &[u8], permissions: &'static Permissions) -> Result<User, String> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     if words.next() != Some(b"user") {
         return Err("a line is: user NAME RULE ..".into());
     }
     let name = words.next().and_then(user::name).ok_or("a line is: user NAME RULE ..")?;
-    let mut user = User::new(name);
+    let mut user = User::new(name, permissions);
     // Behind `user` and the name.
     for (place, word) in (3..).zip(words) {
         if matches!(word, [b'>' | b'<', ..]) {
@@ -188,11 +189,12 @@ fn read_user(line: &[u8]) -> Result<User, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::PERMISSIONS;
 
     const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";
 
     fn users(text: &str) -> Result<Vec<String>, String> {
-        let read = read_users(Path::new("users"), text.as_bytes()).map_err(|error| error.to_string())?;
+        let read = read_users(Path::new("users"), text.as_bytes(), &PERMISSIONS).map_err(|error| error.to_string())?;
         Ok(read.values().map(|user| String::from_utf8(line(user)).unwrap()).collect())
     }
 
@@ -207,11 +209,11 @@ mod tests {
         assert_eq!(users(&text).unwrap(), expected);
         let folder = tempfile::tempdir().unwrap();
         let source = Source::Users(folder.path().join("users"));
-        let read = read_users(Path::new("users"), text.as_bytes()).unwrap();
+        let read = read_users(Path::new("users"), text.as_bytes(), &PERMISSIONS).unwrap();
         let read: Vec<_> = read.into_values().collect();
         source.write(&read).unwrap();
         source.write(&read).unwrap();
-        let again: Vec<_> = source.read().unwrap().into_values().map(|user| line(&user)).collect();
+        let again: Vec<_> = source.read(&PERMISSIONS).unwrap().into_values().map(|user| line(&user)).collect();
         assert_eq!(again, read.iter().map(|user| line(user)).collect::<Vec<_>>());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
@@ -237,7 +239,9 @@ mod tests {
         assert!(error("user >hunter2 on").contains("user NAME RULE") && !error("user >hunter2 on").contains("hunter2"));
         assert!(error("user a on>hunter2").starts_with("users line 1: on..: "));
         let password = |text: &str| {
-            read_password(Path::new("password"), text.as_bytes()).map(drop).map_err(|error| error.to_string())
+            read_password(Path::new("password"), text.as_bytes(), &PERMISSIONS)
+                .map(drop)
+                .map_err(|error| error.to_string())
         };
         assert_eq!(password(&format!("{HASH}\n")), Ok(()));
         assert!(password("").unwrap_err().contains("forebay password"));

@@ -1,6 +1,7 @@
 //! Who may come in, and what they may do.
 //!
 //! * `password.rs`: hashes of passwords, how they are checked, and how few at a time;
+//! * `permissions.rs`: commands and categories that there are;
 //! * `rights.rs`: commands, categories and key patterns that a user has;
 //! * `user.rs`: a user, and the rules that make one;
 //! * `file.rs`: the file with one password, and the file with users;
@@ -14,6 +15,7 @@ pub mod denials;
 mod file;
 pub mod password;
 mod pattern;
+pub mod permissions;
 pub mod rights;
 pub mod user;
 
@@ -26,11 +28,14 @@ use futures_util::lock::Mutex;
 use denials::Denials;
 pub use file::{AccessError, Source, line as users_file_line};
 use password::{PASSWORD_REST, PasswordError, PasswordHash, Turns, check_nobody};
+use permissions::Permissions;
 pub use user::USERS_MAX;
 use user::{DEFAULT, Rule, User, Users};
 
 /// The users, and who was refused.
 pub struct Access {
+    /// What may be permitted.
+    pub permissions: &'static Permissions,
     users: RwLock<Users>,
     epoch: AtomicU64,
     turns: Turns,
@@ -63,15 +68,16 @@ pub struct RuleError {
     pub why: String,
 }
 
-impl Default for Access {
-    fn default() -> Access {
-        Access::over(Source::None, Users::from([(Arc::from(DEFAULT), Arc::new(User::unprotected()))]))
-    }
-}
-
 impl Access {
-    fn over(source: Source, users: Users) -> Access {
+    /// One user, who may do everything and needs no password.
+    pub fn unprotected(permissions: &'static Permissions) -> Access {
+        let users = Users::from([(Arc::from(DEFAULT), Arc::new(User::unprotected(permissions)))]);
+        Access::over(Source::None, users, permissions)
+    }
+
+    fn over(source: Source, users: Users, permissions: &'static Permissions) -> Access {
         Access {
+            permissions,
             users: RwLock::new(users),
             epoch: AtomicU64::new(0),
             turns: Turns::default(),
@@ -84,9 +90,9 @@ impl Access {
     }
 
     /// The users of `source`.
-    pub fn open(source: Source) -> Result<Access, AccessError> {
-        let users = source.read()?;
-        Ok(Access::over(source, users))
+    pub fn open(source: Source, permissions: &'static Permissions) -> Result<Access, AccessError> {
+        let users = source.read(permissions)?;
+        Ok(Access::over(source, users, permissions))
     }
 
     /// From now on refuses to read users again of whom one needs no password.
@@ -119,7 +125,7 @@ impl Access {
     /// The user that connections are which have said nothing.
     pub fn default_user(&self) -> Arc<User> {
         // There always is one; where it was lost nobody comes in.
-        self.user(DEFAULT.as_bytes()).unwrap_or_else(|| Arc::new(User::new(DEFAULT)))
+        self.user(DEFAULT.as_bytes()).unwrap_or_else(|| Arc::new(User::new(DEFAULT, self.permissions)))
     }
 
     /// All users by name.
@@ -203,7 +209,7 @@ impl Access {
             None if users.len() >= USERS_MAX => {
                 return Err(RuleError { at: 0, why: format!("LIMIT users_max {USERS_MAX}") });
             }
-            None => User::new(name),
+            None => User::new(name, self.permissions),
         };
         for (at, rule) in rules.iter().enumerate() {
             user.apply(rule).map_err(|why| RuleError { at, why })?;
@@ -258,8 +264,8 @@ impl Access {
 
     /// Reads the source again, all of it or nothing. Users that are no longer there: whoever is one must be sent away.
     pub async fn reload(&self, runtime: &Runtime) -> Result<Vec<Arc<User>>, AccessError> {
-        let source = self.source.clone();
-        let read = runtime.blocking(move || source.read()).await?;
+        let (source, permissions) = (self.source.clone(), self.permissions);
+        let read = runtime.blocking(move || source.read(permissions)).await?;
         if let Some(user) = read.values().find(|user| self.closed && user.is_open()) {
             return Err(AccessError::Open { user: user.name.clone() });
         }

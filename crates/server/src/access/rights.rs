@@ -5,8 +5,8 @@ use forebay::key::Key;
 use forebay_protocol::Frame;
 
 use super::pattern::Pattern;
+use super::permissions::{CATEGORIES, Permissions};
 use crate::command::Command;
-use crate::command::category::{CATEGORIES, PERMISSIONS};
 
 /// Patterns of keys, or of channels, that one user has.
 pub const PATTERNS_MAX: usize = 256;
@@ -45,6 +45,8 @@ struct KeyPattern {
 /// What a user may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
+    /// All that there are.
+    pub(super) permissions: &'static Permissions,
     /// Whether the rules begin with all commands.
     from_all: bool,
     /// The rules since then, `+get` or `-@admin`, without those that later ones have made void.
@@ -62,11 +64,12 @@ pub struct Rights {
 
 impl Rights {
     /// Nothing.
-    pub fn none() -> Rights {
+    pub fn none(permissions: &'static Permissions) -> Rights {
         Rights {
+            permissions,
             from_all: false,
             rules: Vec::new(),
-            permitted: vec![false; PERMISSIONS.list.len()],
+            permitted: vec![false; permissions.list.len()],
             all_commands: false,
             reads: false,
             all_keys: false,
@@ -77,8 +80,8 @@ impl Rights {
     }
 
     /// Everything.
-    pub fn all() -> Rights {
-        let mut rights = Rights::none();
+    pub fn all(permissions: &'static Permissions) -> Rights {
+        let mut rights = Rights::none(permissions);
         rights.every_command(true);
         (rights.all_keys, rights.all_channels) = (true, true);
         rights
@@ -168,7 +171,7 @@ impl Rights {
         let family = format!("{name}|");
         // A category of Redis may have no command here.
         let mut found = category.is_some();
-        for (permission, permitted) in PERMISSIONS.list.iter().zip(&mut self.permitted) {
+        for (permission, permitted) in self.permissions.list.iter().zip(&mut self.permitted) {
             let meant = match category {
                 Some(category) => permission.categories.contains(&category),
                 None => permission.name == name || permission.name.starts_with(&family),
@@ -184,7 +187,7 @@ impl Rights {
         self.rules.retain(|rule| rule[1..] != name && (category.is_some() || !rule[1..].starts_with(&family)));
         self.rules.push(format!("{sign}{name}"));
         self.all_commands = self.permitted.iter().all(|permitted| *permitted);
-        let mut permitted = PERMISSIONS.list.iter().zip(&self.permitted).filter(|(_, permitted)| **permitted);
+        let mut permitted = self.permissions.list.iter().zip(&self.permitted).filter(|(_, permitted)| **permitted);
         self.reads = permitted.any(|(permission, _)| permission.categories.contains(&"read"));
         Ok(())
     }
@@ -192,8 +195,8 @@ impl Rights {
     /// Whether a request is permitted, whose command has `number` in the table and whose arity fits.
     pub fn check(&self, number: usize, command: &'static Command, frame: Frame<'_>) -> Result<(), Denied> {
         if !self.all_commands {
-            let Some(needed) = PERMISSIONS.needed(number, command, frame) else { return Ok(()) };
-            let permissions = &PERMISSIONS.list[needed.clone()];
+            let Some(needed) = self.permissions.needed(number, command, frame) else { return Ok(()) };
+            let permissions = &self.permissions.list[needed.clone()];
             if !permissions[0].open && !self.permitted[needed].contains(&true) {
                 return Err(Denied::Command(&permissions[0].name));
             }
@@ -214,12 +217,12 @@ impl Rights {
 
     /// Whether what a transaction has written is permitted still: its commands, by number in the table, and its keys.
     pub fn check_written<'k>(&self, commands: &[usize], keys: impl Iterator<Item = &'k Key>) -> Result<(), Denied> {
-        let permissions = commands.iter().map(|number| PERMISSIONS.of_whole(*number));
-        let refused = |at: &usize| !self.permitted[*at] && !PERMISSIONS.list[*at].open;
+        let permissions = commands.iter().map(|number| self.permissions.of_whole(*number));
+        let refused = |at: &usize| !self.permitted[*at] && !self.permissions.list[*at].open;
         if !self.all_commands
             && let Some(at) = permissions.into_iter().find(refused)
         {
-            return Err(Denied::Command(&PERMISSIONS.list[at].name));
+            return Err(Denied::Command(&self.permissions.list[at].name));
         }
         let mut keys = keys.filter(|key| !self.all_keys && !self.permits_key(key.name(), false, true));
         keys.next().map_or(Ok(()), |key| Err(Denied::Key(key.name().to_vec())))
@@ -227,7 +230,7 @@ impl Rights {
 
     /// Whether a command, or a subcommand, is permitted by its whole name: `get`, `cache|stats`.
     pub fn permits(&self, name: &str) -> bool {
-        let mut list = PERMISSIONS.list.iter().zip(&self.permitted);
+        let mut list = self.permissions.list.iter().zip(&self.permitted);
         self.all_commands || list.any(|(known, permitted)| known.name == name && (*permitted || known.open))
     }
 
@@ -296,12 +299,12 @@ fn check_pattern(pattern: &[u8]) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Table;
+    use crate::command::PERMISSIONS;
     use forebay_protocol::{Batch, Decoder, Limits};
     use proptest::prelude::*;
 
     fn rights(rules: &str) -> Rights {
-        let mut rights = Rights::none();
+        let mut rights = Rights::none(&PERMISSIONS);
         for rule in rules.split_ascii_whitespace() {
             rights.apply(rule.as_bytes()).unwrap_or_else(|why| panic!("{rule}: {why}"));
         }
@@ -313,7 +316,7 @@ mod tests {
         let mut input = bytes::BytesMut::from(format!("{request}\r\n").as_bytes());
         Decoder::new(Limits::default()).decode_batch(&mut input, 1, &mut batch).unwrap();
         let frame = batch.frame(0);
-        let (number, command) = Table::default().find_numbered(frame.arg(0)).unwrap();
+        let (number, command) = crate::command::table().find_numbered(frame.arg(0)).unwrap();
         assert!(command.arity_fits(frame.len()), "{request}");
         rights.check(number, command, frame)
     }
@@ -377,7 +380,7 @@ mod tests {
             // Redis also leaves out what a later category takes back; here the rules stand as they were given.
             assert!(described.starts_with(shown), "{rules}: {described}");
         }
-        assert_eq!(Rights::all().describe(), b"~* &* +@all");
+        assert_eq!(Rights::all(&PERMISSIONS).describe(), b"~* &* +@all");
         assert!(rights("~* +@all -get +get").is_everything() && !rights("~* +@all -get").is_everything());
     }
 
@@ -419,7 +422,7 @@ mod tests {
             "+@all", "-@all", "+@read", "-@read", "+@dangerous", "-@dangerous", "+get", "-get", "+config", "-config",
             "+config|get", "-config|get", "~a*", "%R~b", "%W~b", "resetkeys", "&c", "allchannels", "resetchannels",
         ]), 0..12)) {
-            let mut made = Rights::none();
+            let mut made = Rights::none(&PERMISSIONS);
             for rule in &rules {
                 let _ = made.apply(rule.as_bytes());
             }
@@ -433,7 +436,7 @@ mod tests {
     }
 
     fn again_permits(rules: &[&str], permission: usize) -> bool {
-        let mut made = Rights::none();
+        let mut made = Rights::none(&PERMISSIONS);
         for rule in rules {
             let _ = made.apply(rule.as_bytes());
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::password::PasswordHash;
+use super::permissions::Permissions;
 use super::rights::{Rights, SYNTAX};
 
 /// Users at a time.
@@ -54,7 +55,7 @@ pub enum Rule {
 
 impl User {
     /// A user who may nothing, as ACL SETUSER makes one.
-    pub fn new(name: &str) -> User {
+    pub fn new(name: &str, permissions: &'static Permissions) -> User {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         User {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -62,13 +63,14 @@ impl User {
             on: false,
             any_password: false,
             passwords: Vec::new(),
-            rights: Rights::none(),
+            rights: Rights::none(permissions),
         }
     }
 
     /// The user `default` as it is where nobody has said otherwise: no password, everything permitted.
-    pub fn unprotected() -> User {
-        User { on: true, any_password: true, rights: Rights::all(), ..User::new(DEFAULT) }
+    pub fn unprotected(permissions: &'static Permissions) -> User {
+        let rights = Rights::all(permissions);
+        User { on: true, any_password: true, rights, ..User::new(DEFAULT, permissions) }
     }
 
     /// The same, read again: it is the user `known`, and a password that was verified once stays so.
@@ -97,7 +99,7 @@ impl User {
                 b"resetpass" => (self.any_password, self.passwords) = (false, Vec::new()),
                 b"reset" => {
                     (self.on, self.any_password, self.passwords) = (false, false, Vec::new());
-                    self.rights = Rights::none();
+                    self.rights = Rights::none(self.rights.permissions);
                 }
                 // Said by clients for Redis: there is nothing to sanitize here, and there are no selectors.
                 b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" => {}
@@ -160,11 +162,12 @@ pub fn name(text: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::PERMISSIONS;
 
     const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA";
 
     fn user(rules: &str) -> Result<User, String> {
-        let mut user = User::new("alice");
+        let mut user = User::new("alice", &PERMISSIONS);
         for rule in rules.split_ascii_whitespace() {
             user.apply(&Rule::Plain(rule.as_bytes().into()))?;
         }
@@ -190,7 +193,7 @@ mod tests {
             assert_eq!(described(rules), shown, "{rules}");
             assert_eq!(described(shown), shown);
         }
-        assert_eq!(User::unprotected().describe(), b"on nopass ~* &* +@all");
+        assert_eq!(User::unprotected(&PERMISSIONS).describe(), b"on nopass ~* &* +@all");
         assert!(!user("on resetpass").unwrap().is_open() && !user("off nopass").unwrap().is_open());
     }
 

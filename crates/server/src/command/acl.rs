@@ -7,12 +7,13 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-use super::category::{CATEGORIES, PERMISSIONS};
-use super::family::{self, Sub, SubRun, is, map, text};
+use super::family::{self, is, map, text};
 use super::{Command, Flag, Group, Keys, Run};
 use crate::access::denials::Entry;
+use crate::access::permissions::CATEGORIES;
 use crate::access::user::{DEFAULT, User, name};
 use crate::access::{AccessError, Source, users_file_line};
+use crate::command::{Sub, SubRun};
 use crate::session::{Session, reason};
 
 /// Entries that ACL LOG answers if nobody says how many.
@@ -28,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: Group::Server,
     arity: -2,
     keys: Keys::None,
-    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "acl")),
+    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "acl", SUBS)),
     flags: &[Flag::NotInMulti, Flag::Admin],
 }];
 
@@ -195,12 +196,12 @@ fn send_away(session: &mut Session, users: &[Arc<User>]) {
     }
 }
 
-fn cat(_: &mut Session, frame: Frame<'_>) -> Reply {
+fn cat(session: &mut Session, frame: Frame<'_>) -> Reply {
     let names: Vec<Reply> = match (frame.get(2), frame.len()) {
         (None, _) => CATEGORIES.iter().map(|name| text(*name)).collect(),
         (Some(wanted), 3) if CATEGORIES.iter().any(|name| is(wanted, name)) => {
             let of = |categories: &[&str]| categories.iter().any(|name| is(wanted, name));
-            let found = PERMISSIONS.list.iter().filter(|permission| of(&permission.categories));
+            let found = session.shared.access.permissions.list.iter().filter(|permission| of(&permission.categories));
             found.map(|permission| text(&*permission.name)).collect()
         }
         (Some(wanted), 3) => return Reply::error([b"ERR Unknown category '", wanted, b"'"].concat()),

@@ -4,7 +4,8 @@ use forebay::store::figures::Times;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-use super::family::{Sub, SubRun, is, text};
+use super::family::{is, text};
+use crate::command::{Sub, SubRun};
 use crate::session::Session;
 use crate::shadow::advice;
 

@@ -7,8 +7,9 @@ use forebay::key::KeyRef;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-use super::family::{self, Sub, SubRun, is, text};
+use super::family::{self, is, text};
 use super::{Command, Flag, Group, Keys, Run, advise, outage, outside};
+use crate::command::{Sub, SubRun};
 use crate::graphs::{GraphFigures, TypeFigures};
 use crate::recorder::{self, Trace};
 use crate::session::Session;
@@ -26,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: Group::Cache,
     arity: -2,
     keys: Keys::Custom(outage::key),
-    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "cache")),
+    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "cache", SUBS)),
     flags: &[Flag::NotInMulti, Flag::Admin, Flag::TellsNothing],
 }];
 

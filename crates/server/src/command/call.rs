@@ -11,8 +11,32 @@ use forebay::value::{Blob, Bytes, Data, Hash, List, Set, Value};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::document_error;
-use super::random::Chance;
+use crate::limits::ServerLimits;
+use crate::refusals::document_error;
+
+/// Most elements that a negative count may ask for: they repeat, so a hash or set of one would fill any memory.
+const REPEATED_ELEMENTS_MAX: u64 = 1 << 20;
+
+/// What a call that chooses at random gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Chance {
+    /// One random number.
+    pub number: u64,
+    /// Most elements that a negative count may ask for.
+    pub repeated_max: u64,
+}
+
+impl Chance {
+    /// Of the call of a server with these limits. What a negative count asks for takes a quarter of a reply's bytes
+    /// before it is encoded, pairs half.
+    pub fn new(number: u64, limits: &ServerLimits) -> Chance {
+        let fits = limits.client_reply_bytes_max / (4 * size_of::<Reply>());
+        Chance { number, repeated_max: REPEATED_ELEMENTS_MAX.min(fits as u64) }
+    }
+
+    /// Of a call that chooses nothing.
+    pub const NONE: Chance = Chance { number: 0, repeated_max: 0 };
+}
 
 /// A request and the documents that it works on, loaded before. Nothing here waits, and nothing but the documents is
 /// changed, so a call may be run again.

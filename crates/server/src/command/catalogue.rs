@@ -2,9 +2,10 @@
 
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::category::{PERMISSIONS, Permission, categories, effect, sub_categories};
-use super::family::{self, Sub, SubRun, is, map, subcommands, text};
-use super::{Command, Effect, Flag, Group, Keys, Run, all};
+use super::category::{categories, effect, sub_categories};
+use super::family::{self, is, map, text};
+use super::{Command, Effect, Flag, Group, Keys, Run, Sub, SubRun, Table};
+use crate::access::permissions::Permission;
 use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::session::Session;
 
@@ -16,8 +17,8 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     arity: -1,
     keys: Keys::None,
     run: Run::Session(|session, frame| match frame.len() {
-        1 => Reply::Array(all().map(info_of).collect()),
-        _ => family::run(session, frame, "command"),
+        1 => Reply::Array(infos(&session.shared.table)),
+        _ => family::run(session, frame, "command", SUBS),
     }),
     flags: &[Flag::Again],
 }];
@@ -29,7 +30,7 @@ pub(super) const SUBS: &[Sub] = &[
         summary: "How many commands there are",
         arity: 2,
         flags: &[],
-        run: SubRun::Session(|_, _| Reply::Integer(all().count() as i64)),
+        run: SubRun::Session(|session, _| Reply::Integer(session.shared.table.all().len() as i64)),
     },
     Sub {
         name: "info",
@@ -183,10 +184,14 @@ fn specs_of(keys: Keys, flags: &[&str]) -> Vec<Reply> {
     vec![map([("flags", flags), ("begin_search", begin), ("find_keys", find)])]
 }
 
-fn info_of(command: &'static Command) -> Reply {
+fn infos(table: &Table) -> Vec<Reply> {
+    table.all().map(|command| info_of(command, table)).collect()
+}
+
+fn info_of(command: &'static Command, table: &Table) -> Reply {
     let categories = categories(command);
     let [first, last, step] = positions(command.keys).map(Reply::Integer);
-    let subs = subcommands(command.name).iter().map(|sub| info_of_sub(command, sub));
+    let subs = table.subcommands(command.name).iter().map(|sub| info_of_sub(command, sub));
     Reply::Array(vec![
         text(command.name),
         Reply::Integer(i64::from(command.arity)),
@@ -223,13 +228,13 @@ fn named(session: &Session, name: &[u8]) -> Option<(&'static Command, Option<&'s
     let table = &session.shared.table;
     let Some(bar) = name.iter().position(|byte| *byte == b'|') else { return Some((table.find(name)?, None)) };
     let command = table.find(&name[..bar])?;
-    let at = family::position(command.name, &name[bar + 1..])?;
-    Some((command, subcommands(command.name).get(at)))
+    let subs = table.subcommands(command.name);
+    Some((command, subs.get(family::position(subs, &name[bar + 1..])?)))
 }
 
 /// Who names more commands than there are names some twice; the answer would be longer than all there is to say.
-fn names_fit(frame: Frame<'_>) -> Result<(), Reply> {
-    let names_max = all().count();
+fn names_fit(frame: Frame<'_>, table: &Table) -> Result<(), Reply> {
+    let names_max = table.all().len();
     match frame.len() - 2 <= names_max {
         true => Ok(()),
         false => Err(Reply::error(format!("LIMIT command_names_max {names_max}"))),
@@ -238,13 +243,13 @@ fn names_fit(frame: Frame<'_>) -> Result<(), Reply> {
 
 fn info(session: &mut Session, frame: Frame<'_>) -> Reply {
     if frame.len() == 2 {
-        return Reply::Array(all().map(info_of).collect());
+        return Reply::Array(infos(&session.shared.table));
     }
-    if let Err(error) = names_fit(frame) {
+    if let Err(error) = names_fit(frame, &session.shared.table) {
         return error;
     }
     let found = frame.args().skip(2).map(|name| match named(session, name) {
-        Some((command, None)) => info_of(command),
+        Some((command, None)) => info_of(command, &session.shared.table),
         Some((command, Some(sub))) => info_of_sub(command, sub),
         None => Reply::Nil,
     });
@@ -308,8 +313,8 @@ fn doc(summary: &str, group: Group, syntax: &str) -> Vec<(Reply, Reply)> {
     doc
 }
 
-fn doc_of(command: &'static Command) -> (Reply, Reply) {
-    let subs = subcommands(command.name);
+fn doc_of(command: &'static Command, table: &Table) -> (Reply, Reply) {
+    let subs = table.subcommands(command.name);
     let syntax = if subs.is_empty() { command.syntax } else { "" };
     let mut entry = doc(command.summary, command.group, syntax);
     if !subs.is_empty() {
@@ -325,21 +330,22 @@ fn doc_of_sub(command: &'static Command, sub: &Sub) -> (Reply, Reply) {
 }
 
 fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let table = &session.shared.table;
     if frame.len() == 2 {
-        return Reply::Map(all().map(doc_of).collect());
+        return Reply::Map(table.all().map(|command| doc_of(command, table)).collect());
     }
-    if let Err(error) = names_fit(frame) {
+    if let Err(error) = names_fit(frame, &session.shared.table) {
         return error;
     }
     let found = frame.args().skip(2).filter_map(|name| named(session, name));
-    let docs = found.map(|(command, sub)| sub.map_or_else(|| doc_of(command), |sub| doc_of_sub(command, sub)));
+    let docs = found.map(|(command, sub)| sub.map_or_else(|| doc_of(command, table), |sub| doc_of_sub(command, sub)));
     Reply::Map(docs.collect())
 }
 
-fn list(_: &mut Session, frame: Frame<'_>) -> Reply {
+fn list(session: &mut Session, frame: Frame<'_>) -> Reply {
     // Subcommands too, each behind its family.
     let names = |wanted: &dyn Fn(&Permission) -> bool| {
-        let found = PERMISSIONS.list.iter().filter(|permission| wanted(permission));
+        let found = session.shared.access.permissions.list.iter().filter(|permission| wanted(permission));
         Reply::Array(found.map(|permission| text(permission.name.clone())).collect())
     };
     match (frame.len(), frame.get(2), frame.get(3), frame.get(4)) {

@@ -1,45 +1,14 @@
-//! Categories of commands, from their records; and a number for each thing that may be permitted or not: a command, or
-//! a subcommand of it.
+//! Categories of commands, from their records, and what may be permitted.
 
-use std::sync::LazyLock;
-
-use forebay_protocol::Frame;
-
-use super::family::{self, Sub, subcommands};
-use super::{Command, Effect, Flag, Group, Run, all};
-
-/// All categories of Redis, as ACL CAT shows them: also those of which there are no commands here, since rules that
-/// were written for Redis name them.
-pub const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "sortedset",
-    "list",
-    "hash",
-    "string",
-    "bitmap",
-    "hyperloglog",
-    "geo",
-    "stream",
-    "pubsub",
-    "admin",
-    "fast",
-    "slow",
-    "blocking",
-    "dangerous",
-    "connection",
-    "transaction",
-    "scripting",
-];
+use super::{Command, Effect, Flag, Group, Run, Sub};
+use crate::access::permissions::Permission;
 
 /// What a command does to documents as far as its record says; `None` if it works on none.
 pub(super) fn effect(command: &Command) -> Option<Effect> {
     match command.run {
         Run::Documents(effect, _) => Some(effect),
         Run::Varying(..) => Some(Effect::ReadWrite),
-        Run::Session(_) | Run::Engine(_) => None,
+        Run::Session(_) | Run::Engine(_) | Run::Cached(..) => None,
     }
 }
 
@@ -99,57 +68,15 @@ pub fn sub_categories(command: &Command, sub: &Sub) -> Vec<&'static str> {
     categories
 }
 
-/// One thing that a user may be permitted: a command, or a subcommand.
-pub struct Permission {
-    /// `get`, `config|get`.
-    pub name: String,
-    /// Its categories.
-    pub categories: Vec<&'static str>,
-    /// Whether everybody has it.
-    pub open: bool,
-}
-
-/// All permissions, each command's own followed by those of its subcommands; and by a command's number in the table
-/// where its permissions begin.
-pub struct Permissions {
-    /// In the order of the table.
-    pub list: Vec<Permission>,
-    starts: Vec<usize>,
-}
-
-/// The permissions that there are.
-pub static PERMISSIONS: LazyLock<Permissions> = LazyLock::new(|| {
-    let (mut list, mut starts) = (Vec::new(), Vec::new());
-    for command in all() {
-        starts.push(list.len());
-        let open = command.is(Flag::NoAuth);
-        list.push(Permission { name: command.name.to_owned(), categories: categories(command), open });
-        list.extend(subcommands(command.name).iter().map(|sub| {
-            let name = format!("{}|{}", command.name, sub.name);
-            Permission { name, categories: sub_categories(command, sub), open }
-        }));
-    }
-    starts.push(list.len());
-    Permissions { list, starts }
-});
-
-impl Permissions {
-    /// The permission of a command as a whole, by its number in the table.
-    pub fn of_whole(&self, number: usize) -> usize {
-        self.starts[number]
-    }
-
-    /// The numbers of the permissions of one of which a request has need. `number` is its command's in the table. One
-    /// number, unless it is for a family's help: that tells what anyone knows. None for a subcommand that there is not:
-    /// as in Redis everybody is told so, and nobody is denied it.
-    pub fn needed(&self, number: usize, command: &Command, frame: Frame<'_>) -> Option<std::ops::Range<usize>> {
-        let (start, end) = (self.starts[number], self.starts[number + 1]);
-        match frame.get(1).filter(|_| end - start > 1) {
-            None => Some(start..end),
-            Some(name) if name.eq_ignore_ascii_case(b"help") => Some(start..end),
-            Some(name) => family::position(command.name, name).map(|at| start + 1 + at..start + 2 + at),
-        }
-    }
+/// What may be permitted of a command: itself, and each of its subcommands.
+pub(super) fn permissions_of(command: &Command, subs: &[Sub]) -> Vec<Permission> {
+    let open = command.is(Flag::NoAuth);
+    let own = Permission { name: command.name.to_owned(), categories: categories(command), open };
+    let subs = subs.iter().map(|sub| {
+        let name = format!("{}|{}", command.name, sub.name);
+        Permission { name, categories: sub_categories(command, sub), open }
+    });
+    std::iter::once(own).chain(subs).collect()
 }
 
 #[cfg(test)]
@@ -157,9 +84,9 @@ mod tests {
     use bytes::BytesMut;
     use forebay_protocol::{Batch, Decoder, Limits};
 
-    use super::*;
+    use crate::access::permissions::CATEGORIES;
     use crate::access::rights::Rights;
-    use crate::command::Table;
+    use crate::command::{PERMISSIONS, all};
 
     #[test]
     fn every_permission_is_of_known_categories_and_has_one_name() {
@@ -194,13 +121,13 @@ mod tests {
     #[test]
     fn reading_and_connecting_without_danger_is_harmless() {
         let rights = |rules: &[&str]| {
-            let mut rights = Rights::none();
+            let mut rights = Rights::none(&PERMISSIONS);
             rules.iter().for_each(|rule| rights.apply(rule.as_bytes()).unwrap());
             rights
         };
         let (report, connection) =
             (rights(&["~*", "+@read", "+@connection", "-@dangerous"]), rights(&["+@connection"]));
-        let table = Table::default();
+        let table = crate::command::table();
         let may = |rights: &Rights, name: &str| {
             let mut request = BytesMut::new();
             forebay_protocol::encode_command(&mut request, &name.split('|').collect::<Vec<_>>());

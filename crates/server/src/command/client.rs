@@ -1,18 +1,16 @@
 //! CLIENT: what the server knows of its clients, and what one may do to another.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::family::{self, Sub, SubRun, is, text};
-use super::{Command, Flag, Group, Keys, Run, tracking};
+use super::family::{self, is, text};
+use super::{Command, Flag, Group, Keys, Run, client_line, tracking};
 use crate::access::Access;
-use crate::clients::Client;
+use crate::command::{Sub, SubRun};
 use crate::pause::PAUSE_MS_MAX;
 use crate::session::{ReplyMode, Session};
-use crate::state::Shared;
 
 /// Longest name that a client may give itself or its library, in bytes.
 const CLIENT_NAME_BYTES_MAX: usize = 1024;
@@ -24,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: Group::Connection,
     arity: -2,
     keys: Keys::None,
-    run: Run::Session(|session, frame| family::run(session, frame, "client")),
+    run: Run::Session(|session, frame| family::run(session, frame, "client", SUBS)),
     flags: &[Flag::InAborted, Flag::Again],
 }];
 
@@ -231,54 +229,10 @@ fn pause(session: &mut Session, frame: Frame<'_>) -> Reply {
     Reply::OK
 }
 
-/// What a client is at: a letter for each, in the order of Redis.
-fn flags(client: &Client, in_multi: bool) -> String {
-    let shown = &client.tracking;
-    let all = [
-        (shown.subscribed.load(Ordering::Relaxed), 'P'),
-        (in_multi, 'x'),
-        (shown.redirect.load(Ordering::Relaxed) >= 0, 't'),
-        (shown.bereft.load(Ordering::Relaxed), 'R'),
-        (shown.broadcast.load(Ordering::Relaxed), 'B'),
-    ];
-    let flags: String = all.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag).collect();
-    if flags.is_empty() { "N".into() } else { flags }
-}
-
-/// One line in Redis' form. What forebay does not count per client is 0.
-pub fn line(client: &Client, shared: &Shared, now_ms: u64) -> String {
-    let names = client.names().clone();
-    let multi = client.multi.load(Ordering::Relaxed) as i64 - 1;
-    let active_ms = client.active_ms.load(Ordering::Relaxed);
-    let in_txn = client.in_txn.load(Ordering::Relaxed);
-    let command = shared.table.numbered(client.command.load(Ordering::Relaxed)).map_or("NULL", |command| command.name);
-    format!(
-        "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub={} psub=0 ssub=0 multi={multi} watch={} \
-         qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
-         user={} redir={} resp={} lib-name={} lib-ver={} txn={}\n",
-        client.id,
-        client.address,
-        client.local_address,
-        names.name,
-        now_ms.saturating_sub(client.connected_ms) / 1000,
-        now_ms.saturating_sub(active_ms) / 1000,
-        flags(client, multi >= 0),
-        client.space.load(Ordering::Relaxed),
-        u8::from(client.tracking.subscribed.load(Ordering::Relaxed)),
-        client.watched.load(Ordering::Relaxed),
-        names.user,
-        client.tracking.redirect.load(Ordering::Relaxed),
-        client.protocol.load(Ordering::Relaxed),
-        names.library,
-        names.library_version,
-        u8::from(in_txn),
-    )
-}
-
 fn info(session: &mut Session, _: Frame<'_>) -> Reply {
     session.publish_state();
     let now_ms = session.shared.engine.runtime().now_ms();
-    Reply::Verbatim("txt".into(), line(&session.client, &session.shared, now_ms))
+    Reply::Verbatim("txt".into(), client_line(&session.client, &session.shared, now_ms))
 }
 
 /// Whether ordinary clients, the only ones there are, are of this type.
@@ -314,7 +268,7 @@ fn list(session: &mut Session, frame: Frame<'_>) -> Reply {
         }
         _ => return Reply::error(errors::SYNTAX),
     }
-    Reply::Verbatim("txt".into(), clients.iter().map(|client| line(client, shared, now_ms)).collect())
+    Reply::Verbatim("txt".into(), clients.iter().map(|client| client_line(client, shared, now_ms)).collect())
 }
 
 /// Which connections CLIENT KILL ends.

@@ -4,9 +4,10 @@ use forebay::key::SPACES;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::family::{self, Sub, SubRun, text};
+use super::family::{self, text};
 use super::scan::checked_pattern;
 use super::{Command, Flag, Group, Keys, Run};
+use crate::command::{Sub, SubRun};
 use crate::glob;
 use crate::session::Session;
 use crate::settings::{SETTINGS, Setting};
@@ -19,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: Group::Server,
     arity: -2,
     keys: Keys::None,
-    run: Run::Session(|session, frame| family::run(session, frame, "config")),
+    run: Run::Session(|session, frame| family::run(session, frame, "config", SUBS)),
     flags: &[Flag::Admin],
 }];
 

@@ -8,8 +8,9 @@
 use forebay::hint::HintSet;
 use forebay_protocol::{Frame, Reply};
 
-use super::family::{self, Sub, SubRun};
+use super::family::{self};
 use super::{Command, Flag, Group, Keys, Run};
+use crate::command::{Sub, SubRun};
 use crate::session::Session;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
@@ -19,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: Group::Cache,
     arity: -2,
     keys: Keys::None,
-    run: Run::Session(|session, frame| family::run(session, frame, "hint")),
+    run: Run::Session(|session, frame| family::run(session, frame, "hint", SUBS)),
     // In MULTI it runs at once: the hints are those of the EXEC.
     flags: &[Flag::NotQueued, Flag::LeavesReads],
 }];

@@ -243,7 +243,7 @@ fn database(view: &View<'_>, lines: &mut Lines) {
 }
 
 fn commands(view: &View<'_>, lines: &mut Lines) {
-    for (number, command) in super::all().enumerate() {
+    for (number, command) in view.shared.table.all().enumerate() {
         let slot = view.shared.tally.slot(number);
         let of = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let (calls, waited, us) = (of(&slot.calls), of(&slot.waited), of(&slot.waited_us));

@@ -19,12 +19,13 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use super::family::{self, Sub, SubRun};
+use super::family::{self};
 use super::transaction::{claim, parse_id};
-use super::{Command, Flag, Group, Keys, Run, Taken, refused};
+use super::{Command, Flag, Group, Keys, Run, refused};
+use crate::command::{Sub, SubRun};
+use crate::given::Taken;
 use crate::session::Session;
-pub(crate) use answer::Answer;
-use answer::version_text;
+use answer::{Answer, Have, version_text};
 
 /// Hits of one key that the policy is told with one request. More say no more to any policy.
 const HITS_TOLD_MAX: i64 = 16;
@@ -36,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: Group::Transactions,
     arity: -2,
     keys: Keys::Custom(each_key),
-    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "lease")),
+    run: Run::Cached(serve_cached, |session, frame| family::run_waiting(session, frame, "lease", SUBS)),
     flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads, Flag::Again],
 }];
 
@@ -73,12 +74,6 @@ pub(super) fn checks(frame: Frame<'_>) -> bool {
     frame.get(1).is_some_and(|name| name.eq_ignore_ascii_case(b"check"))
 }
 
-/// Whether a request that is refused may have been meant for one: a subcommand that is missing or does not exist.
-pub(super) fn may_check(frame: Frame<'_>) -> bool {
-    let known = ["get", "client", "help"];
-    !frame.get(1).is_some_and(|name| known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())))
-}
-
 fn each_key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
     let mut tell = |name| take(KeyRef { space, name });
     if checks(frame) {
@@ -110,9 +105,26 @@ fn get<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
     })
 }
 
+/// Serves a LEASE GET whose keys are all cached, without a lock and without a wait; whether it is answered.
+fn serve_cached(session: &mut Session, frame: Frame<'_>) -> bool {
+    let Some(answer) = get_cached(session, frame) else { return false };
+    if answer.is_small(session.shared.limits.client_reply_bytes_max) {
+        session.hints.used();
+        session.answer_written(|protocol, out| answer.write(protocol, out));
+        return true;
+    }
+    let reply = answer.reply();
+    if !session.has_room_for(&reply) {
+        return false;
+    }
+    session.hints.used();
+    session.answer(&reply);
+    true
+}
+
 /// The answer to a LEASE GET whose keys are all cached, without a lock; `None` if it has to wait, or is something else.
 #[inline]
-pub(crate) fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Answer> {
+fn get_cached(session: &Session, frame: Frame<'_>) -> Option<Answer> {
     if frame.len() < 4 || !frame.arg(1).eq_ignore_ascii_case(b"get") {
         return None;
     }
@@ -151,9 +163,6 @@ struct Asked<'a> {
     /// The versions that it has of the first of them, and whether there was a document.
     have: Have,
 }
-
-/// Versions that a client has, and whether the key was present at each.
-pub(crate) type Have = SmallVec<[(Version, bool); 2]>;
 
 fn asked<'a>(session: &Session, frame: Frame<'a>) -> Result<Asked<'a>, Reply> {
     let count = parse_integer(frame.arg(2)).ok_or_else(|| Reply::error(errors::NOT_AN_INTEGER))?;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::family::subcommands;
-use super::{Command, Effect, Group, Run, all};
+use super::{Command, Effect, Group, Run, table};
 
 impl Group {
     /// Its name for people.
@@ -32,14 +31,15 @@ fn effect(command: &Command) -> &'static str {
         Run::Documents(Effect::Blind, _) => "blind",
         Run::Documents(Effect::ReadWrite, _) => "read-write",
         Run::Varying(..) => "by options",
-        Run::Session(_) | Run::Engine(_) => "",
+        Run::Session(_) | Run::Engine(_) | Run::Cached(..) => "",
     }
 }
 
 /// All commands as Markdown, a table for each family.
 pub fn markdown_table() -> String {
     let mut groups: BTreeMap<Group, Vec<&Command>> = BTreeMap::new();
-    for command in all() {
+    let table = table();
+    for command in table.all() {
         groups.entry(command.group).or_default().push(command);
     }
     let mut text = String::new();
@@ -51,7 +51,7 @@ pub fn markdown_table() -> String {
             let name = command.name.to_ascii_uppercase();
             let usage = format!("{name} {}", command.syntax.replace('|', "\\|"));
             let _ = writeln!(text, "| `{}` | {} | {} |", usage.trim_end(), effect(command), command.summary);
-            for sub in subcommands(command.name) {
+            for sub in table.subcommands(command.name) {
                 let usage = format!("{name} {} {}", sub.name.to_ascii_uppercase(), sub.syntax.replace('|', "\\|"));
                 let _ = writeln!(text, "| `{}` |  | {} |", usage.trim_end(), sub.summary.replace('|', "\\|"));
             }

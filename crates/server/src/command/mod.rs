@@ -12,6 +12,7 @@ mod call;
 mod catalogue;
 pub mod category;
 mod client;
+mod client_line;
 pub mod config;
 mod connection;
 mod element_scan;
@@ -21,7 +22,7 @@ mod hashes;
 mod hint;
 mod info;
 mod keys;
-pub(crate) mod lease;
+mod lease;
 mod lists;
 mod markdown;
 mod numbers;
@@ -36,6 +37,7 @@ mod server;
 mod sets;
 mod slow;
 mod strings;
+mod table;
 mod tracking;
 mod transaction;
 
@@ -43,14 +45,10 @@ use forebay::key::{KEY_BYTES_MAX, KeyRef};
 use forebay_protocol::{Frame, Reply};
 use futures_util::future::BoxFuture;
 
-pub use call::{Call, Known, bulk_of, part_of};
-pub use client::line as client_line;
-pub use element_scan::compare;
+pub use call::{Call, Chance, Known, bulk_of, part_of};
+pub use client_line::client_line;
 pub use markdown::markdown_table;
-pub use random::Chance;
-#[cfg(feature = "lua")]
-pub use scripting::script_keys;
-pub use transaction::Taken;
+pub use table::{PERMISSIONS, all, table};
 
 pub use crate::refusals::{document_error, refused, txn_error};
 use crate::session::Session;
@@ -151,6 +149,8 @@ pub enum Run {
     Session(fn(&mut Session, Frame<'_>) -> Reply),
     /// Works on session and engine, and may wait.
     Engine(for<'a> fn(&'a mut Session, Frame<'a>) -> BoxFuture<'a, Reply>),
+    /// Is answered at once where the cache has all that it asks for, which the first tells; else as [`Run::Engine`].
+    Cached(fn(&mut Session, Frame<'_>) -> bool, for<'a> fn(&'a mut Session, Frame<'a>) -> BoxFuture<'a, Reply>),
 }
 
 /// Where a command may not be used, or how it is treated.
@@ -197,35 +197,38 @@ pub enum Flag {
     NoAuth,
 }
 
+/// One subcommand, declared once.
+pub struct Sub {
+    /// Its name in lower case.
+    pub name: &'static str,
+    /// Arguments as help shows them.
+    pub syntax: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// Arguments with both names: exactly so many, or at least so many if negative.
+    pub arity: i32,
+    /// Who may use it, where that is not as in the family: see [`Flag`].
+    pub flags: &'static [Flag],
+    /// What runs.
+    pub run: SubRun,
+}
+
+/// What runs for a subcommand.
+pub enum SubRun {
+    /// Works on the session, at once.
+    Session(fn(&mut Session, Frame<'_>) -> Reply),
+    /// May wait.
+    Engine(for<'a> fn(&'a mut Session, Frame<'a>) -> BoxFuture<'a, Reply>),
+}
+
+/// Subcommands of commands that read them themselves.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("object", &["encoding", "freq", "idletime", "refcount"]),
+    ("txn", &["begin", "step", "lock", "commit", "abort", "type"]),
+];
+
 /// Requests of fewer arguments are not worth the count of their keys.
 const KEYS_COUNTED_MIN: usize = 1024;
-
-/// All families.
-const FAMILIES: &[&[Command]] = &[
-    connection::COMMANDS,
-    strings::COMMANDS,
-    numbers::COMMANDS,
-    keys::COMMANDS,
-    expiry::COMMANDS,
-    hashes::COMMANDS,
-    lists::COMMANDS,
-    sets::COMMANDS,
-    transaction::COMMANDS,
-    #[cfg(feature = "lua")]
-    scripting::COMMANDS,
-    client::COMMANDS,
-    tracking::COMMANDS,
-    catalogue::COMMANDS,
-    hint::COMMANDS,
-    lease::COMMANDS,
-    cache::COMMANDS,
-    scan::COMMANDS,
-    server::COMMANDS,
-    info::COMMANDS,
-    config::COMMANDS,
-    slow::COMMANDS,
-    acl::COMMANDS,
-];
 
 /// Names by which commands are looked up; a longer one is unknown.
 const NAME_BYTES_MAX: usize = 15;
@@ -234,22 +237,51 @@ const NAME_BYTES_MAX: usize = 15;
 pub struct Table {
     by_name: hashbrown::HashMap<u128, (usize, &'static Command), foldhash::fast::FixedState>,
     list: Vec<&'static Command>,
-}
-
-impl Default for Table {
-    fn default() -> Table {
-        let named =
-            |(number, command): (usize, &'static Command)| Some((packed(command.name.as_bytes())?, (number, command)));
-        Table { by_name: all().enumerate().filter_map(named).collect(), list: all().collect() }
-    }
-}
-
-/// All commands, family by family.
-pub fn all() -> impl Iterator<Item = &'static Command> {
-    FAMILIES.iter().flat_map(|family| family.iter())
+    subcommands: &'static [(&'static str, &'static [Sub])],
 }
 
 impl Table {
+    /// One of `commands`, which are numbered in this order, with the subcommands of those that have some.
+    pub fn of(
+        commands: impl Iterator<Item = &'static Command>,
+        subcommands: &'static [(&'static str, &'static [Sub])],
+    ) -> Table {
+        let list: Vec<_> = commands.collect();
+        let named = |(number, command): (usize, &&'static Command)| {
+            Some((packed(command.name.as_bytes())?, (number, *command)))
+        };
+        Table { by_name: list.iter().enumerate().filter_map(named).collect(), list, subcommands }
+    }
+
+    /// All commands, in the order of their numbers.
+    pub fn all(&self) -> impl ExactSizeIterator<Item = &'static Command> {
+        self.list.iter().copied()
+    }
+
+    /// The subcommands of a command, none for most.
+    pub fn subcommands(&self, command: &str) -> &'static [Sub] {
+        self.subcommands.iter().find(|(name, _)| *name == command).map_or(&[], |(_, subs)| subs)
+    }
+
+    /// Whether a command takes `name` behind its own: not if it has subcommands, and this is none of them.
+    pub fn names_subcommand(&self, command: &[u8], name: &[u8]) -> bool {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let family = self.subcommands.iter().find(|(family, _)| family.as_bytes() == command);
+        let other = OTHERS.iter().find(|(other, _)| other.as_bytes() == command);
+        is("help")
+            || match (family, other) {
+                (Some((_, subs)), _) => subs.iter().any(|sub| is(sub.name)),
+                (None, Some((_, names))) => names.iter().any(|known| is(known)),
+                (None, None) => true,
+            }
+    }
+
+    /// All commands that have subcommands.
+    #[cfg(test)]
+    pub fn containers(&self) -> impl Iterator<Item = &'static str> {
+        self.subcommands.iter().map(|(name, _)| *name).chain(OTHERS.iter().map(|(name, _)| *name))
+    }
+
     /// The command that a client calls `name`, in any case of letters.
     pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
         self.find_numbered(name).map(|(_, command)| command)
@@ -278,6 +310,17 @@ fn packed(name: &[u8]) -> Option<u128> {
     }
     bytes[NAME_BYTES_MAX] = name.len() as u8;
     Some(u128::from_le_bytes(bytes))
+}
+
+/// Whether a request is CACHE INVALIDATE.
+fn is_invalidate(frame: Frame<'_>) -> bool {
+    frame.arg(1).eq_ignore_ascii_case(b"invalidate")
+}
+
+/// Whether a request that is refused may have been meant for one: a subcommand that is missing or does not exist.
+fn may_check(frame: Frame<'_>) -> bool {
+    let known = ["get", "client", "help"];
+    !frame.get(1).is_some_and(|name| known.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())))
 }
 
 impl Command {
@@ -310,7 +353,7 @@ impl Command {
         match self.run {
             Run::Documents(effect, _) => Some(effect),
             Run::Varying(effect, _) => Some(effect(frame)),
-            Run::Session(_) | Run::Engine(_) => None,
+            Run::Session(_) | Run::Engine(_) | Run::Cached(..) => None,
         }
     }
 
@@ -318,7 +361,7 @@ impl Command {
     pub fn body(&self) -> Option<fn(&mut Call<'_>) -> Answer> {
         match self.run {
             Run::Documents(_, body) | Run::Varying(_, body) => Some(body),
-            Run::Session(_) | Run::Engine(_) => None,
+            Run::Session(_) | Run::Engine(_) | Run::Cached(..) => None,
         }
     }
 
@@ -330,7 +373,7 @@ impl Command {
             // What is copied is read, its copy written.
             ("copy", 0) => (true, false),
             ("copy" | "rename" | "renamenx", 1) => (false, true),
-            ("cache", _) if outside::is_invalidate(frame) => (false, true),
+            ("cache", _) if is_invalidate(frame) => (false, true),
             // TXN LOCK: who may write, and is told nothing.
             ("txn", _) => (false, true),
             // What a script does is not known; each command in it is looked at by itself.
@@ -343,7 +386,7 @@ impl Command {
     /// Whether it says what EXEC is to compare: where it is refused, EXEC is as well. Of a WATCH without keys nothing
     /// is, as in Redis.
     pub fn watches(&self, frame: Frame<'_>) -> bool {
-        (self.name == "watch" && frame.len() > 1) || (self.name == "lease" && lease::may_check(frame))
+        (self.name == "watch" && frame.len() > 1) || (self.name == "lease" && may_check(frame))
     }
 
     /// Whether it shows or changes what the store holds, so that only the store's owner may answer it.

@@ -14,12 +14,13 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
-use super::family::{Sub, SubRun, is, text};
+use super::family::{is, text};
 use super::{Flag, family, outside};
+use crate::command::{Sub, SubRun};
 use crate::outage::summary;
 use crate::replies::LastWrite;
 use crate::session::Session;
-use brief::Brief;
+use brief::{Brief, count, number};
 pub(super) use quarantine::QUARANTINE;
 
 /// Transactions that CACHE PENDING and CACHE QUARANTINE LIST show, unless COUNT says otherwise.
@@ -123,7 +124,7 @@ pub(super) const STORE: Sub = Sub {
 
 /// The keys of CACHE EXPLAIN, CACHE PENDING and CACHE INVALIDATE.
 pub(super) fn key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
-    if outside::is_invalidate(frame) {
+    if super::is_invalidate(frame) {
         return outside::keys(frame, space, take);
     }
     match is(frame.arg(1), "pending") {
@@ -131,14 +132,6 @@ pub(super) fn key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'
         true => family::key_of(frame, space, "pending", take),
         false => family::key_of(frame, space, "explain", take),
     }
-}
-
-fn number(value: usize) -> Reply {
-    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
-}
-
-fn count(value: u64) -> Reply {
-    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn millis(time: Duration) -> Reply {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use forebay::key::{Key, KeyRef};
 use forebay_protocol::{Frame, Reply};
 
-use super::family::{Sub, SubRun, is};
+use super::family::is;
 use super::{Flag, refused};
+use crate::command::{Sub, SubRun};
 use crate::session::Session;
 
 /// Longest that CACHE SYNC waits.
@@ -38,11 +39,6 @@ pub(super) const RELOAD: Sub = Sub {
     flags: &[Flag::Admin],
     run: SubRun::Engine(|session, _| Box::pin(reload(session))),
 };
-
-/// Whether a request is CACHE INVALIDATE.
-pub(super) fn is_invalidate(frame: Frame<'_>) -> bool {
-    is(frame.arg(1), INVALIDATE.name)
-}
 
 /// The keys of CACHE INVALIDATE end before this argument: FORCE is none where it stands behind one.
 fn keys_end(frame: Frame<'_>) -> usize {

@@ -5,31 +5,6 @@ use forebay::runtime::simulated::SplitMix;
 use forebay_protocol::Reply;
 
 use super::Call;
-use crate::limits::ServerLimits;
-
-/// Most elements that a negative count may ask for: they repeat, so a hash or set of one would fill any memory.
-const REPEATED_ELEMENTS_MAX: u64 = 1 << 20;
-
-/// What a call that chooses at random gets.
-#[derive(Clone, Copy, Debug)]
-pub struct Chance {
-    /// One random number.
-    pub number: u64,
-    /// Most elements that a negative count may ask for.
-    pub repeated_max: u64,
-}
-
-impl Chance {
-    /// Of the call of a server with these limits. What a negative count asks for takes a quarter of a reply's bytes
-    /// before it is encoded, pairs half.
-    pub fn new(number: u64, limits: &ServerLimits) -> Chance {
-        let fits = limits.client_reply_bytes_max / (4 * size_of::<Reply>());
-        Chance { number, repeated_max: REPEATED_ELEMENTS_MAX.min(fits as u64) }
-    }
-
-    /// Of a call that chooses nothing.
-    pub const NONE: Chance = Chance { number: 0, repeated_max: 0 };
-}
 
 /// The count at `index`, as HRANDFIELD and SRANDMEMBER take it.
 pub(super) fn count(call: &Call<'_>, index: usize) -> Result<i64, Reply> {

@@ -1,17 +1,15 @@
 //! EVAL and its kind, and SCRIPT.
 
-use std::ops::Range;
-
 use forebay::key::KeyRef;
 use forebay::txn::{Executed, Plan};
-use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-use super::family::{self, Sub, SubRun, is, text};
+use super::family::{self, is, text};
 use super::{Command, Flag, Group, Keys, Run, refused};
+use crate::command::{Sub, SubRun};
 use crate::script::Kills;
-use crate::session::{Session, Steps, for_script, in_order};
+use crate::session::{Session, Steps, for_script, in_order, script_keys};
 
 /// What SCRIPT KILL answers of scripts that it can't stop.
 const ARE_STUCK: &str = "scripts were told to stop, and end when the call of string.find or its kind returns";
@@ -46,7 +44,7 @@ pub(super) const COMMANDS: &[Command] = &[
         group: Group::Scripting,
         arity: -2,
         keys: Keys::None,
-        run: Run::Engine(|session, frame| family::run_waiting(session, frame, "script")),
+        run: Run::Engine(|session, frame| family::run_waiting(session, frame, "script", SUBS)),
         // LOAD waits for a place, which who holds locks must not.
         flags: &[Flag::NotInMulti, Flag::NotInTxn],
     },
@@ -93,16 +91,6 @@ pub(super) const SUBS: &[Sub] = &[
         }),
     },
 ];
-
-/// Which arguments of EVAL and its kind are keys.
-pub fn script_keys(frame: Frame<'_>) -> Result<Range<usize>, Reply> {
-    let count = frame.get(2).and_then(parse_integer).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
-    let count = usize::try_from(count).map_err(|_| Reply::error(errors::KEYS_NEGATIVE))?;
-    match count <= frame.len() - 3 {
-        true => Ok(3..3 + count),
-        false => Err(Reply::error(errors::KEYS_TOO_MANY)),
-    }
-}
 
 fn each_key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
     if frame.len() > 2

@@ -7,8 +7,9 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
-use super::family::{self, Sub, SubRun, is, map, text};
+use super::family::{self, is, map, text};
 use super::{Command, Flag, Group, Keys, Run, outage, refused};
+use crate::command::{Sub, SubRun};
 use crate::metrics::View;
 use crate::session::Session;
 
@@ -66,19 +67,19 @@ pub(super) const COMMANDS: &[Command] = &[
         group: Group::Server,
         arity: -2,
         keys: Keys::Custom(|frame, space, take| family::key_of(frame, space, "usage", take)),
-        run: Run::Engine(|session, frame| family::run_waiting(session, frame, "memory")),
+        run: Run::Engine(|session, frame| family::run_waiting(session, frame, "memory", MEMORY)),
         flags: &[Flag::NotInMulti, Flag::TellsNothing],
     },
     family_command(
         "debug",
         "For tests of clients, and drills",
-        Run::Engine(|session, frame| family::run_waiting(session, frame, "debug")),
+        Run::Engine(|session, frame| family::run_waiting(session, frame, "debug", DEBUG)),
         &[Flag::NotInMulti, Flag::Admin],
     ),
     family_command(
         "function",
         "There are no functions; FLUSH succeeds",
-        Run::Session(|session, frame| family::run(session, frame, "function")),
+        Run::Session(|session, frame| family::run(session, frame, "function", FUNCTION)),
         &[],
     ),
 ];

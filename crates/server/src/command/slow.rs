@@ -4,8 +4,9 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 use std::sync::atomic::Ordering;
 
-use super::family::{self, Sub, SubRun, text};
+use super::family::{self, text};
 use super::{Command, Flag, Group, Keys, Run};
+use crate::command::{Sub, SubRun};
 use crate::monitor::MONITORS_MAX;
 use crate::session::Session;
 use crate::slowlog::Slow;
@@ -24,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         group: Group::Server,
         arity: -2,
         keys: Keys::None,
-        run: Run::Session(|session, frame| family::run(session, frame, "slowlog")),
+        run: Run::Session(|session, frame| family::run(session, frame, "slowlog", SLOWLOG)),
         flags: &[Flag::Admin, Flag::Again],
     },
     Command {
@@ -34,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         group: Group::Server,
         arity: -2,
         keys: Keys::None,
-        run: Run::Session(|session, frame| family::run(session, frame, "latency")),
+        run: Run::Session(|session, frame| family::run(session, frame, "latency", LATENCY)),
         flags: &[Flag::Admin],
     },
     Command {

@@ -9,7 +9,6 @@ mod types;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-pub use claim::Taken;
 pub(super) use claim::{claim, parse_id};
 use exec::exec;
 use forebay::key::Key;
@@ -21,6 +20,7 @@ use lock::{lock, txn_keys};
 use types::types;
 
 use super::{Command, Flag, Group, Keys, Run, family, refused};
+use crate::given::Taken;
 use crate::session::{Queue, Session};
 
 const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \

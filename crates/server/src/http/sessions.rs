@@ -94,6 +94,7 @@ mod tests {
     use forebay::runtime::{self, Runtime};
 
     use super::*;
+    use crate::command::PERMISSIONS;
 
     const NOW: Duration = Duration::from_secs(1);
 
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn a_session_ends_with_its_time_its_user_or_a_change_of_that() {
         run(async |runtime| {
-            let (access, sessions) = (Access::default(), Sessions::default());
+            let (access, sessions) = (Access::unprotected(&PERMISSIONS), Sessions::default());
             let bob = user(&access, &runtime, "bob", &[b"on", b"nopass", b"+info"]).await;
             let open = || sessions.open(&access, bob.clone(), NOW).unwrap();
             let (token, other) = (open(), open());
@@ -139,7 +140,7 @@ mod tests {
     #[test]
     fn a_session_kept_for_a_changed_user_is_found() {
         run(async |runtime| {
-            let (access, sessions) = (Access::default(), Sessions::default());
+            let (access, sessions) = (Access::unprotected(&PERMISSIONS), Sessions::default());
             let bob = user(&access, &runtime, "bob", &[b"on", b"nopass", b"+info"]).await;
             let token = sessions.open(&access, bob, NOW).unwrap();
             access.remove_user(b"bob");
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn sessions_are_bounded_and_those_go_first_of_whom_there_are_most() {
         run(async |runtime| {
-            let (access, sessions) = (Access::default(), Sessions::default());
+            let (access, sessions) = (Access::unprotected(&PERMISSIONS), Sessions::default());
             let few = user(&access, &runtime, "few", &[b"on", b"nopass"]).await;
             let many = user(&access, &runtime, "many", &[b"on", b"nopass"]).await;
             let kept = sessions.open(&access, few, NOW).unwrap();

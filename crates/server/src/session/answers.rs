@@ -24,7 +24,7 @@ impl Session {
     }
 
     /// Likewise with what `write` appends, which is no error, and no larger than a reply may be.
-    pub(super) fn answer_written(&mut self, write: impl FnOnce(Protocol, &mut BytesMut)) {
+    pub(crate) fn answer_written(&mut self, write: impl FnOnce(Protocol, &mut BytesMut)) {
         let protocol = self.protocol;
         if self.wants_one() {
             self.replies.write(|out| write(protocol, out));

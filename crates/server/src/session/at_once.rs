@@ -10,7 +10,7 @@ use forebay_protocol::reply::{BESIDE_CONTENT_BYTES, write_bulk};
 use smallvec::SmallVec;
 
 use super::{ReplyMode, Session, WIDE_ARGS};
-use crate::command::{Call, Command, Effect, Known, lease, refused};
+use crate::command::{Call, Command, Effect, Known, Run, refused};
 
 /// Bytes of a request above which a command takes locks: all others wait while one is served at once.
 const ARGS_BYTES_MAX: usize = 64 << 10;
@@ -136,29 +136,15 @@ impl Session {
     pub(super) fn serve_cached(&mut self, command: &'static Command, effect: Option<Effect>, frame: Frame<'_>) -> Hit {
         match effect {
             Some(Effect::Read) => self.serve_noted(command, frame),
-            None if self.serve_lease(command, frame) => Hit::Served,
+            None if self.serve_other(command, frame) => Hit::Served,
             _ => Hit::No,
         }
     }
 
-    /// Serves a LEASE GET whose keys are all cached, without a lock and without a wait; whether it is answered.
-    fn serve_lease(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
-        if command.name != "lease" || frame.len() > WIDE_ARGS || self.open.is_open() || self.unsettled() {
-            return false;
-        }
-        let Some(answer) = lease::get_cached(self, frame) else { return false };
-        if answer.is_small(self.shared.limits.client_reply_bytes_max) {
-            self.hints.used();
-            self.answer_written(|protocol, out| answer.write(protocol, out));
-            return true;
-        }
-        let reply = answer.reply();
-        if !self.has_room_for(&reply) {
-            return false;
-        }
-        self.hints.used();
-        self.answer(&reply);
-        true
+    /// Whether a command that is served of the cache where it can be was.
+    fn serve_other(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        let Run::Cached(serve, _) = command.run else { return false };
+        frame.len() <= WIDE_ARGS && !self.open.is_open() && !self.unsettled() && serve(self, frame)
     }
 
     /// Serves a command on documents whose keys nobody else uses over a store that never waits; `None` if it can't be.

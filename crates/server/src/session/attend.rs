@@ -38,7 +38,7 @@ impl Session {
         }
         if attention & MONITORS != 0 && !command.is(Flag::Admin) {
             let now_ms = self.shared.engine.runtime().now_ms();
-            let line = monitor::line(now_ms, self.space, &self.client.address, command, frame);
+            let line = monitor::line(now_ms, self.space, &self.client.address, &self.shared.table, command, frame);
             self.shared.monitors.show(&line, &self.shared.attention);
         }
     }
@@ -117,7 +117,7 @@ impl Session {
         if !self.identity.is_stranger() && u64::try_from(slowlog_us).is_ok_and(|slowlog_us| us >= slowlog_us) {
             let entries_max = settings.slowlog_entries_max.load(Ordering::Relaxed);
             let client = (self.client.address.clone(), self.client.names().name.clone());
-            let args = monitor::redacted(command, frame);
+            let args = monitor::redacted(&self.shared.table, command, frame);
             self.shared.slowlog.add(runtime.now_ms() / 1000, us, args, client, entries_max);
         }
         let latency_ms = settings.latency_ms.load(Ordering::Relaxed);

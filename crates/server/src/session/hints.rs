@@ -27,7 +27,7 @@ impl Hints {
     }
 
     /// A command has run.
-    pub(super) fn used(&mut self) {
+    pub(crate) fn used(&mut self) {
         if !std::mem::take(&mut self.fresh) {
             self.next = None;
         }

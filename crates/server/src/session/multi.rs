@@ -7,8 +7,9 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, Request};
 
 use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES, for_script, planned};
-use crate::command::{Command, Flag, Taken};
+use crate::command::{Command, Flag};
 use crate::given::Claim;
+use crate::given::Taken;
 use crate::limits::ServerLimits;
 
 /// A client's MULTI and WATCH.

@@ -1,7 +1,12 @@
 //! The locks that commands need.
 
+#[cfg(feature = "lua")]
+use std::ops::Range;
+
 use forebay::key::KeyRef;
 use forebay::txn::{Mode, PlannedLock};
+#[cfg(feature = "lua")]
+use forebay_protocol::{Frame, Reply, decoder::parse_integer, errors};
 
 use crate::command::{Command, Effect};
 
@@ -15,6 +20,17 @@ pub fn planned(key: KeyRef<'_>, effect: Effect) -> PlannedLock {
 pub fn for_script(command: &Command, key: KeyRef<'_>) -> PlannedLock {
     let mode = if command.name.ends_with("_ro") { Mode::Shared } else { Mode::Update };
     PlannedLock { key: key.to_key(), mode, load: true }
+}
+
+/// Which arguments of EVAL and its kind are keys.
+#[cfg(feature = "lua")]
+pub fn script_keys(frame: Frame<'_>) -> Result<Range<usize>, Reply> {
+    let count = frame.get(2).and_then(parse_integer).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
+    let count = usize::try_from(count).map_err(|_| Reply::error(errors::KEYS_NEGATIVE))?;
+    match count <= frame.len() - 3 {
+        true => Ok(3..3 + count),
+        false => Err(Reply::error(errors::KEYS_TOO_MANY)),
+    }
 }
 
 /// Locks in key order, each key once in its strongest mode: two plans never wait for each other in a circle.

@@ -38,7 +38,7 @@ impl Session {
     }
 
     /// Whether `reply` may be encoded. If not, its request is to wait for room and to be served again.
-    pub(super) fn has_room_for(&mut self, reply: &Reply) -> bool {
+    pub(crate) fn has_room_for(&mut self, reply: &Reply) -> bool {
         if self.parts.over.is_some() {
             return false;
         }

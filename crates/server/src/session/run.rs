@@ -8,8 +8,8 @@ use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
 use super::underway::KEPT_KEY_BYTES;
-use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Chance, Command, Effect, Flag, Known, compare, document_error, refused};
+use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, compare, in_order, not_seen, tell_nothing};
+use crate::command::{Answer, Call, Chance, Command, Effect, Flag, Known, document_error, refused};
 
 /// Where a right was taken and given again, so that nothing else says why.
 const RIGHT_TAKEN: &str = "NOPERM the right to the command was taken while it waited for its locks; try again";

@@ -18,9 +18,9 @@ use futures_util::future::{Either, select};
 
 use super::run::{Called, Step};
 use super::script_room::ScriptRoom;
-use super::{Answers, Queue, Session, Turns, in_order, planned, rolled_back};
+use super::{Answers, Queue, Session, Turns, compare, in_order, planned, rolled_back, script_keys};
 use crate::attention::MONITORS;
-use crate::command::{Command, Effect, Flag, Run, compare, refused, script_keys};
+use crate::command::{Command, Effect, Flag, Run, refused};
 use crate::monitor;
 use crate::script::{Asked, Limit, Place, Script, start};
 
@@ -290,7 +290,7 @@ impl Session {
         }
         if self.shared.attention.get() & MONITORS != 0 {
             let now_ms = self.shared.engine.runtime().now_ms();
-            let line = monitor::line(now_ms, from.space, "lua", command, frame);
+            let line = monitor::line(now_ms, from.space, "lua", &self.shared.table, command, frame);
             self.shared.monitors.show(&line, &self.shared.attention);
         }
         if let Run::Session(body) = &command.run {

@@ -233,7 +233,9 @@ impl Session {
                 queue.commands.iter().map(|queued| width_of(queued.command, queued.request.frame())).sum()
             }
             (Run::Documents(..) | Run::Varying(..), _) => width_of(command, frame),
-            (Run::Engine(_), _) if matches!(command.name, "watch" | "lease") || command.is(Flag::RunsScript) => {
+            (Run::Engine(_) | Run::Cached(..), _)
+                if matches!(command.name, "watch" | "lease") || command.is(Flag::RunsScript) =>
+            {
                 width_of(command, frame)
             }
             _ => 0,
@@ -302,12 +304,11 @@ mod tests {
     use forebay_protocol::{Batch, Decoder, Limits, encode_command};
 
     use super::*;
-    use crate::command::Table;
 
     /// Long names are counted however few they are, and a long value is not a name.
     #[test]
     fn what_long_names_take_is_counted() {
-        let table = Table::default();
+        let table = crate::command::table();
         let width = |args: &[&[u8]]| {
             let (mut batch, mut input) = (Batch::default(), BytesMut::new());
             encode_command(&mut input, args);

@@ -15,7 +15,6 @@ use forebay_protocol::reply::{write_bulk, write_header, write_integer};
 use forebay_protocol::{Protocol, Reply};
 use smallvec::SmallVec;
 
-use super::Have;
 use crate::command::bulk_of;
 
 /// Bytes of the longest version: two numbers of 20 digits, and a sign for each.
@@ -35,6 +34,9 @@ const HEADER_BYTES_MAX: usize = 32;
 
 /// Bytes above which an answer is not written at once.
 const SMALL_BYTES: usize = 128 << 10;
+
+/// Versions that a client has, and whether the key was present at each.
+pub(super) type Have = SmallVec<[(Version, bool); 2]>;
 
 /// A short text, put together without an allocation.
 struct Short<const N: usize> {
@@ -89,7 +91,7 @@ impl<const N: usize> Short<N> {
 }
 
 /// What is answered to one LEASE GET.
-pub(crate) struct Answer {
+pub(super) struct Answer {
     /// What was read.
     pub leased: Leased,
     /// How often others write each document, per second.
@@ -100,7 +102,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Whether it is written at once: it takes at most `bytes_max`, and is short.
-    pub(crate) fn is_small(&self, bytes_max: usize) -> bool {
+    pub(super) fn is_small(&self, bytes_max: usize) -> bool {
         let elements = |value: &Value| match &value.data {
             Data::Bytes(_) => 1,
             Data::Hash(hash) => 1 + 2 * hash.len(),
@@ -126,14 +128,14 @@ impl Answer {
     }
 
     /// Appends it to `out`.
-    pub(crate) fn write(&self, protocol: Protocol, out: &mut BytesMut) {
+    pub(super) fn write(&self, protocol: Protocol, out: &mut BytesMut) {
         let mut written = Written { out, protocol, line: Short::new() };
         self.put(&mut written);
         written.flush();
     }
 
     /// The answer as a reply.
-    pub(crate) fn reply(&self) -> Reply {
+    pub(super) fn reply(&self) -> Reply {
         let mut built = Built { open: Vec::new(), done: Reply::Nil };
         self.put(&mut built);
         built.done

@@ -8,7 +8,6 @@ use forebay::store::ReadError;
 use forebay::value::Value;
 use forebay_protocol::Reply;
 
-use super::{count, number};
 use crate::command::family::text;
 use crate::outage::size;
 
@@ -143,4 +142,12 @@ fn brief_change(change: &Change) -> String {
         Change::AddMember(_) => "add a member".to_owned(),
         Change::RemoveMember(_) => "remove a member".to_owned(),
     }
+}
+
+pub(super) fn number(value: usize) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+pub(super) fn count(value: u64) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -6,10 +6,11 @@ use forebay::outage::{ApplyError, DropError, Gate, GivenUp, Standing, TicketStat
 use forebay::txn::TxnError;
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::brief::{Brief, SHOWN_DOCUMENTS_MAX};
-use super::{Page, gate, number, ticket};
-use crate::command::family::{Sub, SubRun, is};
+use super::brief::{Brief, SHOWN_DOCUMENTS_MAX, number};
+use super::{Page, gate, ticket};
+use crate::command::family::is;
 use crate::command::{Flag, refused};
+use crate::command::{Sub, SubRun};
 use crate::session::Session;
 
 /// Bytes of the reason for which a transaction is given up, or applied.

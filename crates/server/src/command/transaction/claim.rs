@@ -7,7 +7,7 @@ use forebay::txn::TxnError;
 use forebay_protocol::Reply;
 
 use crate::command::refused;
-use crate::given::{Begun, Claim, Ended};
+use crate::given::{Begun, Ended, Taken};
 use crate::session::Session;
 use crate::state::Shared;
 
@@ -17,19 +17,6 @@ pub fn parse_id(arg: &[u8]) -> Result<u128, Reply> {
     let hexadecimal = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let id = u128::from_str_radix(&digits, 16).ok().filter(|_| hexadecimal);
     id.ok_or_else(|| Reply::error("ERR a transaction's id is a UUID, or 32 hexadecimal digits"))
-}
-
-/// What an id is to the transaction that comes with it.
-pub enum Taken {
-    /// Its own from now on.
-    New(Claim),
-    /// That of one that is over.
-    Over {
-        /// What became of that one.
-        told: String,
-        /// What its commit was answered.
-        commit: String,
-    },
 }
 
 /// Takes `id` for a transaction of this client, if none has committed under it before.

@@ -7,9 +7,11 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use crate::command::{Call, Effect, Known, Run, compare, lease, refused};
+use crate::command::{Call, Effect, Known, Run, lease, refused};
 use crate::given::Claim;
-use crate::session::{Answers, Queue, Session, Turns, any_unseen, in_order, not_seen, rolled_back, tell_nothing};
+use crate::session::{
+    Answers, Queue, Session, Turns, any_unseen, compare, in_order, not_seen, rolled_back, tell_nothing,
+};
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {

@@ -3,7 +3,7 @@
 use forebay::mutation::{self, Fault};
 use forebay_protocol::Frame;
 
-use crate::command::{Command, Keys, config, family};
+use crate::command::{Command, Keys, Table, config};
 
 /// Bytes of an argument that a line shows.
 pub const MONITOR_ARG_BYTES_MAX: usize = 4096;
@@ -12,9 +12,9 @@ pub const MONITOR_ARG_BYTES_MAX: usize = 4096;
 pub const MONITOR_ARGS_MAX: usize = 128;
 
 /// The line that shows a request: `+1700000000.123000 [0 127.0.0.1:50000] "SET" "k" "v"`.
-pub fn line(now_ms: u64, space: u8, address: &str, command: &Command, frame: Frame<'_>) -> Vec<u8> {
+pub fn line(now_ms: u64, space: u8, address: &str, table: &Table, command: &Command, frame: Frame<'_>) -> Vec<u8> {
     let mut line = format!("+{}.{:06} [{space} {address}]", now_ms / 1000, now_ms % 1000 * 1000).into_bytes();
-    for (n, arg) in redacted(command, frame).enumerate() {
+    for (n, arg) in redacted(table, command, frame).enumerate() {
         if n == MONITOR_ARGS_MAX {
             line.extend_from_slice(format!(" ... ({} more arguments)", frame.len() - n).as_bytes());
             break;
@@ -43,7 +43,7 @@ fn asked_about(command: &Command, frame: Frame<'_>) -> usize {
 
 /// The arguments of a request, secrets replaced: for all that shows requests. They are secret as well where it only
 /// asks about a command with them. What is behind a word that was mistyped may be one.
-pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+pub fn redacted<'a>(table: &Table, command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let begin = asked_about(command, frame);
     let name = if begin > 0 { frame.arg(begin).to_ascii_lowercase() } else { command.name.as_bytes().to_vec() };
     let own = frame.args().skip(begin + 1);
@@ -51,7 +51,7 @@ pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item =
     let from = match name.as_slice() {
         b"auth" => Some(0),
         b"hello" => secret_of_hello(own),
-        name => frame.get(begin + 1).and_then(|subcommand| match family::names_subcommand(name, subcommand) {
+        name => frame.get(begin + 1).and_then(|subcommand| match table.names_subcommand(name, subcommand) {
             // The word itself may be one, where the subcommand was left out.
             false => Some(usize::from(!matches!(name, b"acl" | b"config"))),
             true => secret_of_family(name, &subcommand.to_ascii_lowercase(), own),
@@ -126,7 +126,6 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::command::Table;
     use forebay_protocol::{Batch, Decoder, Limits};
 
     const PLAIN: &[(&str, &str)] = &[
@@ -188,18 +187,18 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let table = Table::default();
+        let table = crate::command::table();
         let are = |(request, expected): &(&str, &str)| {
             let mut batch = Batch::default();
             let mut input = BytesMut::from(format!("{request}\r\n").as_bytes());
             Decoder::new(Limits::default()).decode_batch(&mut input, 1, &mut batch).unwrap();
             let frame = batch.frame(0);
-            let parts: Vec<_> = redacted(table.find(frame.arg(0)).unwrap(), frame).collect();
+            let parts: Vec<_> = redacted(&table, table.find(frame.arg(0)).unwrap(), frame).collect();
             let shown = String::from_utf8(parts.join(&b' ')).unwrap();
             assert!(shown == *expected || mutation::on(Fault::AskedAboutShown), "{shown}");
             shown == *expected
         };
-        for container in family::containers() {
+        for container in table.containers() {
             let none = if ["acl", "config"].contains(&container) { "(redacted)" } else { "NONE" };
             let shown = format!("{container} {none} (redacted) (redacted)");
             assert!(are(&(&format!("{container} NONE auth SECRET"), &shown)));
