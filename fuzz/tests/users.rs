@@ -4,6 +4,7 @@ use std::path::Path;
 
 use forebay_fuzz::{Choices, text, time};
 use forebay_server::access::{Access, Source};
+use forebay_server::command::PERMISSIONS;
 
 const WORDS: &[&str] = &[
     "user a ",
@@ -64,12 +65,12 @@ fn secrets(text: &[u8]) -> Vec<&str> {
 
 fn look(path: &Path, text: &[u8]) {
     std::fs::write(path, text).expect("room for it");
-    drop(Access::open(Source::Password(path.to_owned())));
-    match Access::open(Source::Users(path.to_owned())) {
+    drop(Access::open(Source::Password(path.to_owned()), &PERMISSIONS));
+    match Access::open(Source::Users(path.to_owned()), &PERMISSIONS) {
         Ok(access) => {
             let lines = shown(&access);
             std::fs::write(path, lines.concat()).expect("room for it");
-            let again = Access::open(Source::Users(path.to_owned()));
+            let again = Access::open(Source::Users(path.to_owned()), &PERMISSIONS);
             let again = again.unwrap_or_else(|why| panic!("{}\nis written, and refused: {why}", text.escape_ascii()));
             assert_eq!(shown(&again), lines);
             assert_eq!(again.is_open(), access.is_open());
