@@ -146,6 +146,15 @@ struct Told {
     beside: AtomicU64,
 }
 
+/// Ends clients when it goes, however the test ends.
+struct Stopped<'a>(&'a AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Increments until `stop`, over as many connections as it takes.
 fn count_visits(address: &Mutex<SocketAddr>, stop: &AtomicBool, told: &Told) {
     let mut client: Option<Connection> = None;
@@ -187,32 +196,35 @@ fn increments_are_exact_over_locks_moves_and_kills() {
             shop.other().execute("UPDATE users SET visits = visits + 1 WHERE id = 1", []).expect("another writes");
             told.beside.fetch_add(1, Ordering::SeqCst);
         };
+        let _stopped = Stopped(&stop);
         let mut watcher = Connection::new(forebay.address);
-        wait_for("clients are at work", || told.acknowledged.load(Ordering::SeqCst) > 50);
+        let work_goes_on = |what: &str| {
+            let before = told.acknowledged.load(Ordering::SeqCst);
+            wait_for(what, || told.acknowledged.load(Ordering::SeqCst) > before + 50);
+        };
         add_beside();
+        // The row is in the cache again: what it holds is told while the file is away.
+        work_goes_on("clients are at work");
         let other = shop.other();
         other.execute_batch("BEGIN IMMEDIATE; UPDATE users SET visits = visits + 1 WHERE id = 1").expect("it locks");
         wait_for("the file counts as away", || mode(&mut watcher) != "normal");
-        let before = told.acknowledged.load(Ordering::SeqCst);
-        wait_for("writes go on", || told.acknowledged.load(Ordering::SeqCst) > before + 50);
+        work_goes_on("writes go on");
         other.execute_batch("COMMIT").expect("it is free");
         told.beside.fetch_add(1, Ordering::SeqCst);
         wait_for("what was kept is applied", || mode(&mut watcher) == "normal");
         add_beside();
+        work_goes_on("clients are at work");
         let aside = shop.folder.path().join("aside.db");
         std::fs::rename(shop.path(), &aside).expect("it is moved");
         wait_for("the file counts as away", || mode(&mut watcher) != "normal");
-        let before = told.acknowledged.load(Ordering::SeqCst);
-        wait_for("writes go on", || told.acknowledged.load(Ordering::SeqCst) > before + 50);
+        work_goes_on("writes go on");
         forebay.restart();
         *address.lock().expect("an address") = forebay.address;
-        let before = told.acknowledged.load(Ordering::SeqCst);
-        wait_for("writes go on after a kill", || told.acknowledged.load(Ordering::SeqCst) > before + 50);
         std::fs::rename(&aside, shop.path()).expect("it is back");
         let mut watcher = Connection::new(forebay.address);
         wait_for("what was kept is applied", || mode(&mut watcher) == "normal");
         add_beside();
-        stop.store(true, Ordering::SeqCst);
+        work_goes_on("clients are at work");
     });
     let load = |counter: &AtomicU64| i64::try_from(counter.load(Ordering::SeqCst)).expect("a number");
     let sure = load(&told.acknowledged) + load(&told.beside);

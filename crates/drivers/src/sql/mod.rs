@@ -7,8 +7,8 @@
 //! * `row_change`: what a document's changes come to in its row. `as_stored`, `refusals`: how the database shows a
 //!   value, and which it surely refuses. `row_size`: how large a row may be. `json`, `text`: values as texts.
 //! * `dialect`: the rules of one database, as far as they can be told without asking it.
-//! * `identity`, `owners`: whose the database is, and whether it is in the state that it was in. `failure`: why a commit
-//!   was not made. `counted`: reads and commits, counted.
+//! * `identity`, `owners`: whose the database is, and whether it is in the state that it was in. `failure`: why a
+//!   commit was not made. `counted`: reads and commits, counted.
 //! * `document`: a document of forebay's table as the database has it.
 //! * `ids`: how long the ids of commits are remembered. `watching`, `watch`: how what others write is seen.
 //! * `described`: what `forebay store check` says of a table.

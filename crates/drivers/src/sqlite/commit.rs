@@ -12,8 +12,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::Database;
 use super::error::failure;
+use super::read_failed::ReadFailed;
 use super::rows::{reading, writing};
-use super::transaction::{ReadFailed, Slot};
+use super::slot::Slot;
 use super::{documents, given, listing, schema};
 use crate::sql::failure::{Failure, below_floor, denied, outcome_of};
 use crate::sql::ids;

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay::Key;
-use forebay::error::Unavailable;
 use forebay::store::ReadError;
 use rusqlite::Connection;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::last_look::Last;
 use super::lock::Lock;
 use super::mapped::Mapped;
-use super::outside::Last;
-use super::transaction::{ReadEnd, ReadFailed, Slot};
+use super::read_failed::{ReadEnd, ReadFailed, unavailable};
+use super::slot::Slot;
 use crate::sql::counted::Counted;
 use crate::sql::failure::Failure;
 use crate::sql::identity::Identity;
@@ -145,8 +145,4 @@ impl Database {
         let database = self.clone();
         spawn_blocking(move || work(&database, &mut slot)).await.map_err(|error| error.to_string())
     }
-}
-
-pub(super) fn unavailable(why: String) -> ReadError {
-    ReadError::Unavailable(Unavailable(why))
 }

@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::Database;
 use super::error::failure;
+use super::read_failed::ReadFailed;
 use super::rows::reading;
 use super::schema;
-use super::transaction::ReadFailed;
 use crate::sql::document::{decode, is_blind};
 use crate::sql::failure::Failure;
 use crate::sql::ids;

@@ -6,6 +6,7 @@ use forebay::store::Store;
 
 use super::dialect::SqliteDialect;
 use super::ready::Ready;
+use super::store::Sqlite;
 use super::{address, setup};
 use crate::driver::{self, Driver, Work};
 use crate::sql::remembered;
@@ -27,6 +28,6 @@ pub static DRIVER: Driver = Driver {
 
 impl driver::Ready for Ready {
     fn take(self: Box<Self>) -> Work<Arc<dyn Store>> {
-        Box::pin(async move { Ok(Arc::new(Ready::take(*self).await?) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Arc::new(Sqlite::take(*self).await?) as Arc<dyn Store>) })
     }
 }

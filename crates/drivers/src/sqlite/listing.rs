@@ -7,29 +7,13 @@ use forebay::Key;
 use forebay::store::{NAMES_BYTES_MAX, ReadError};
 use rusqlite::{Connection, Error, Row, params};
 
-use super::database::{Database, unavailable};
+use super::database::Database;
 use super::mapped::Mapped;
+use super::names::bounded;
+use super::read_failed::{ReadFailed, unavailable};
 use super::rows::catalogue::Looked;
 use super::rows::reading;
 use super::schema;
-use super::transaction::ReadFailed;
-
-/// The keys that `rows` have, up to `limit` of them, and none after their names pass [`NAMES_BYTES_MAX`].
-pub(super) fn bounded(
-    mut rows: rusqlite::Rows<'_>,
-    limit: usize,
-    key: impl Fn(&Row<'_>) -> Result<Option<Key>, Error>,
-) -> Result<Vec<Key>, ReadFailed> {
-    let (mut keys, mut bytes) = (Vec::new(), 0);
-    while keys.len() < limit && bytes < NAMES_BYTES_MAX {
-        let Some(row) = rows.next()? else { break };
-        if let Some(key) = key(row)? {
-            bytes += key.name().len();
-            keys.push(key);
-        }
-    }
-    Ok(keys)
-}
 
 fn name<'a>(row: &'a Row<'_>, at: usize) -> Result<&'a [u8], Error> {
     Ok(row.get_ref(at)?.as_blob()?)

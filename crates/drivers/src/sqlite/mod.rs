@@ -3,10 +3,11 @@
 //! * `driver`: its record. `store`: the calls of a store; each runs as a task, so that a caller that goes away changes
 //!   nothing. `database`: what these tasks share.
 //! * `address`, `place`, `file`, `lock`: where the file is, whether it is there still, and that one forebay has it.
-//! * `connection`: one connection. `transaction`: every read and every commit is one, and sees first whose file it is.
+//! * `connection`, `slot`: one connection. `transaction`: every read and every commit is one, and sees first whose file
+//!   it is. `read_failed`: why a read has no answer.
 //! * `schema`, `ready`, `owners`: forebay's tables in the file, and how it is opened and taken.
-//! * `commit`, `documents`, `given`, `listing`: commits, the documents that forebay owns, and keys in their order.
-//! * `mapped`, `rows`, `dialect`: mapped tables and their rows. `outside`: what other programs write to these.
+//! * `commit`, `documents`, `given`, `listing`, `names`: commits, the documents that forebay owns, and keys in their order.
+//! * `mapped`, `rows`, `dialect`: mapped tables and their rows. `outside`, `last_look`: what others write.
 //! * `setup`: `forebay store check` and `init`.
 //! * `error`: what an error of SQLite's says of the commit that it answers.
 //!
@@ -24,15 +25,19 @@ mod driver;
 mod error;
 mod file;
 mod given;
+mod last_look;
 mod listing;
 mod lock;
 mod mapped;
+mod names;
 mod outside;
 mod owners;
+mod read_failed;
 mod ready;
 mod rows;
 mod schema;
 mod setup;
+mod slot;
 mod store;
 mod transaction;
 

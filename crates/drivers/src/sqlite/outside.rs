@@ -11,9 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::database::Database;
 use super::error::failure;
+use super::last_look::Last;
 use super::mapped::Mapped;
+use super::read_failed::ReadFailed;
 use super::rows::{keys, reading};
-use super::transaction::ReadFailed;
 use crate::sql::table::quoted;
 use crate::sql::watch::Watch;
 use crate::sql::watching::{LOOK_AGAIN, OutsideBy, SUSPECT, told_keys};
@@ -25,16 +26,6 @@ const NOTED: &str = "SELECT version, tab, key FROM forebay_rows WHERE version > 
 
 /// Not those that a later look has to tell of.
 const FORGET: &str = "DELETE FROM forebay_rows WHERE gone AND version <= ?1";
-
-/// The last look.
-#[derive(Default)]
-pub(super) struct Last {
-    /// The newest note and the schema's number then; without them nothing is known of what was before.
-    seen: Option<(u64, i64)>,
-    looks: u32,
-    /// When looks fail: when everything was said to be suspect last.
-    suspect: Option<Instant>,
-}
 
 impl Database {
     /// How what others write is seen, if it is.

@@ -2,11 +2,9 @@
 //! Then the file is taken.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use forebay::Version;
 use rusqlite::{Connection, Error};
-use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use super::database::{Database, Opened};
@@ -15,7 +13,6 @@ use super::file::FileId;
 use super::lock::{Lock, NotTaken};
 use super::mapped::{Mapped, Wanted};
 use super::setup::NO_LOG;
-use super::store::Sqlite;
 use super::transaction::raise;
 use super::{address, connection, owners, schema};
 use crate::error::{OpenError, OtherDatabase};
@@ -128,10 +125,9 @@ impl Ready {
     }
 
     /// Takes the file.
-    pub async fn take(self) -> Result<Sqlite, OpenError> {
+    pub(super) async fn take(self) -> Result<Database, OpenError> {
         let taken = spawn_blocking(move || self.take_now()).await;
-        let database = taken.unwrap_or_else(|error| Err(OpenError::Refused(error.to_string())))?;
-        Ok(Sqlite { database: Arc::new(database), tokio: Handle::current() })
+        taken.unwrap_or_else(|error| Err(OpenError::Refused(error.to_string())))
     }
 
     fn take_now(self) -> Result<Database, OpenError> {

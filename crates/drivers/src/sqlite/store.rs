@@ -14,8 +14,9 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::connection::PAGES_KIB;
-use super::database::{Database, unavailable};
+use super::database::Database;
 use super::mapped::Mapped;
+use super::read_failed::unavailable;
 use super::ready::Ready;
 use super::rows::catalogue::Looked;
 use super::{commit, given};
@@ -26,15 +27,20 @@ use crate::sql::remembered;
 
 /// A file as the store; one forebay per file.
 pub struct Sqlite {
-    pub(super) database: Arc<Database>,
-    pub(super) tokio: Handle,
+    database: Arc<Database>,
+    tokio: Handle,
 }
 
 impl Sqlite {
     /// Opens the file, making forebay's tables if they are not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.
     pub async fn open(options: Options) -> Result<Sqlite, OpenError> {
-        Ready::prepare(options).await?.take().await
+        Sqlite::take(Ready::prepare(options).await?).await
+    }
+
+    /// Takes a file that is ready.
+    pub(super) async fn take(ready: Ready) -> Result<Sqlite, OpenError> {
+        Ok(Sqlite { database: Arc::new(ready.take().await?), tokio: Handle::current() })
     }
 
     /// The mapped tables, as they were looked up last.
@@ -356,7 +362,7 @@ impl Store for Sqlite {
 
     /// The pages that its connections keep.
     fn memory_bytes(&self) -> usize {
-        (self.database.readers_max + 2) * PAGES_KIB << 10
+        ((self.database.readers_max + 2) * PAGES_KIB) << 10
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

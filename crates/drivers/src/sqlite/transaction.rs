@@ -13,49 +13,16 @@ use forebay::store::ReadError;
 use rusqlite::{Connection, Error, params};
 
 use super::connection;
-use super::database::{Database, JUST_NOW, unavailable};
+use super::database::{Database, JUST_NOW};
 use super::error::{ends, failure, is_busy, of_commit, told};
 use super::file::FileId;
+use super::read_failed::{ReadEnd, ReadFailed};
 use super::schema;
+use super::slot::Slot;
 use crate::sql::failure::Failure;
 use crate::sql::identity::{Found, Holder, Judged};
 use crate::sql::ids;
 use crate::sql::owners::Own;
-
-/// A place for a connection, and the file that it has open.
-#[derive(Default)]
-pub(super) struct Slot(Option<(Connection, FileId)>);
-
-/// Why a read failed.
-pub(super) enum ReadFailed {
-    Sqlite(Error),
-    Read(ReadError),
-}
-
-impl From<Error> for ReadFailed {
-    fn from(error: Error) -> ReadFailed {
-        ReadFailed::Sqlite(error)
-    }
-}
-
-impl From<ReadError> for ReadFailed {
-    fn from(error: ReadError) -> ReadFailed {
-        ReadFailed::Read(error)
-    }
-}
-
-/// How a transaction that reads ended without an answer.
-pub(super) enum ReadEnd {
-    Failed(ReadError),
-    /// The file is in an earlier state than it was, which a transaction that writes has to note.
-    Earlier,
-}
-
-impl From<String> for ReadEnd {
-    fn from(why: String) -> ReadEnd {
-        ReadEnd::Failed(unavailable(why))
-    }
-}
 
 /// The text for an operator where the file is locked for longer than a call waits.
 fn locked_or(error: &Error) -> String {

@@ -166,10 +166,13 @@ fn checked(store: &Sqlite, number: u64, name: &str, version: Version) -> Commit 
     Commit { checks: vec![(key(name), version)], ..commit }
 }
 
+/// What another program does.
+type Way = fn(&Connection) -> rusqlite::Result<()>;
+
 /// Every way in which another program may change a row between our read and our commit.
 #[test]
 fn whatever_others_do_to_a_row_is_noticed_by_a_commit_that_has_read_it() {
-    let ways: [(&str, fn(&Connection) -> rusqlite::Result<()>); 8] = [
+    let ways: [(&str, Way); 8] = [
         ("an update", |other| other.execute("UPDATE users SET visits = 5 WHERE id = 1", []).map(|_| ())),
         ("the same value again", |other| other.execute("UPDATE users SET name = name", []).map(|_| ())),
         ("a delete", |other| other.execute("DELETE FROM users WHERE id = 1", []).map(|_| ())),

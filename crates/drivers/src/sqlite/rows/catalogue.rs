@@ -3,7 +3,7 @@
 use forebay::value::Blob;
 use rusqlite::{Connection, Error, OptionalExtension};
 
-use super::triggers;
+use super::triggers::{self, Unique};
 use super::values::type_of;
 use crate::sql::foreign::{ForeignKey, joined, references};
 use crate::sql::mapping::{Mapping, VersionMode};
@@ -33,13 +33,6 @@ WHERE t.type = 'table' ORDER BY t.rowid, f.id, f.seq";
 const TRIGGERED: &str = "\
 SELECT EXISTS (SELECT 1 FROM sqlite_schema
     WHERE type = 'trigger' AND lower(tbl_name) = lower(?1) AND name NOT LIKE 'forebay\\_%' ESCAPE '\\')";
-
-/// A unique index over columns.
-pub(super) struct Unique {
-    pub(super) columns: Vec<String>,
-    /// Each of its columns is compared byte by byte, and all rows are in it.
-    exact: bool,
-}
 
 struct Found {
     name: String,

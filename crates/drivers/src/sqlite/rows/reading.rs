@@ -9,7 +9,7 @@ use super::keys;
 use super::triggers::{plain, text};
 use super::values::shown;
 use crate::sql::table::{Column, Kind, Table, quoted};
-use crate::sqlite::transaction::ReadFailed;
+use crate::sqlite::read_failed::ReadFailed;
 
 /// The number of the last write of any row.
 pub(in crate::sqlite) fn last_write(connection: &Connection) -> Result<u64, Error> {
@@ -128,7 +128,7 @@ pub(in crate::sqlite) fn scan(
     let statement = format!("SELECT {list} FROM {name} t WHERE {there}{behind} ORDER BY {list}");
     let mut statement = connection.prepare_cached(&statement)?;
     let rows = statement.query(params_from_iter(values))?;
-    crate::sqlite::listing::bounded(rows, limit, |row| {
+    crate::sqlite::names::bounded(rows, limit, |row| {
         let part = |at: usize| {
             let value = row.get_ref(at).ok()?;
             // A value of another type than its column's names no key.

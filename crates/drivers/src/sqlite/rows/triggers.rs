@@ -10,9 +10,15 @@
 
 use rusqlite::{Connection, Error, OptionalExtension};
 
-use super::catalogue::Unique;
 use super::keys::expression;
 use crate::sql::table::{Table, quoted};
+
+/// A unique index over columns.
+pub(super) struct Unique {
+    pub(super) columns: Vec<String>,
+    /// Each of its columns is compared byte by byte, and all rows are in it.
+    pub(super) exact: bool,
+}
 
 /// A name without its quotes.
 pub(super) fn plain(name: &str) -> String {
