@@ -11,7 +11,7 @@ use syn::visit::Visit;
 use super::tree::{File, Tree, only_for_tests};
 
 /// Files of each crate that are in circles. A number only falls; the aim is none.
-const IN_CIRCLES: &[(&str, usize)] = &[("cache", 4), ("forebay", 70), ("server", 22)];
+const IN_CIRCLES: &[(&str, usize)] = &[("cache", 4), ("forebay", 66), ("server", 22)];
 
 /// A name that a module knows by `use`.
 struct Alias {

@@ -1,5 +1,5 @@
-//! What each new connection asks before it is used: whether it reached the database that was opened, in the state that
-//! it was in, and whether that is ours ([`Identity`]).
+//! What each new connection asks before it is used. It may have reached another database, an earlier state, or one that
+//! is no longer ours ([`Identity`]).
 
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, Error, Row};

@@ -5,7 +5,7 @@
 //! * [`address`]: where it is; `tls`, `wire`, `session`, `settings`: one connection. `pool`: a small fixed set of them,
 //!   reads pipelined on shared ones. `reading`, `locked`: a read that waits for a lock keeps no other read waiting.
 //! * `ready`, `open`, `opened`, `raise`, `owners`, `greet`: one forebay per database, in an incarnation that no other
-//!   has, taken in the last step of an opening; what each connection finds. `keeper`: what is done from time to time.
+//!   has, taken in the last step of an opening. `keeper`: what is done from time to time.
 //! * `documents`, `large`, `room`: the table that forebay owns, and its large documents. `named`, `mixed`: documents
 //!   beside rows. `clear`, `listing`, `given`: key spaces, keys in their order, and ids that clients gave.
 //! * `rows`: rows of mapped tables. `dialect`: which keys and values there are. `reload`: tables that were altered.

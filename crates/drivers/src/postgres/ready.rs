@@ -1,4 +1,4 @@
-//! Opening in two steps. All that may refuse an opening comes first, and takes nothing from the owner that is there: a
+//! Opening in two steps. All that may refuse an opening comes first, and takes nothing from the owner that is there. A
 //! start that fails leaves that one as it is. Then the database is taken.
 //!
 //! What can still fail behind the raised incarnation: the connection, and a backend of an earlier forebay that does not

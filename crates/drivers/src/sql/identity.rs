@@ -1,6 +1,6 @@
-//! Which database this is and who we are to it: the owner and the incarnation under which it was opened, and the newest
-//! commits that were acknowledged. By these every new connection knows whether it reached the same database in the same
-//! state: after a failover or a restored backup it may be an earlier one, and another forebay may have taken it over.
+//! Which database this is and who we are to it. It knows the owner and the incarnation under which it was opened, and
+//! the newest commits that were acknowledged. By these every new connection knows whether it reached that database in
+//! that state. After a failover or a restored backup it may be an earlier one. Another forebay may have taken it over.
 //!
 //! **Who has taken it over** is told by ids, never by incarnations: a restored database has had other owners before
 //! ours, and an incarnation of our own may be one that we have not heard of, since the answer to raising it was lost.

@@ -1,4 +1,4 @@
-//! The mapped tables of a database, and what they tell without the database being asked: which row a key is, what it
+//! The mapped tables of a database, and what they tell without asking it. That is which row a key is, what it
 //! takes, what it is joined to, and what is surely refused.
 
 use std::sync::Arc;

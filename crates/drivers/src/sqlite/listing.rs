@@ -1,5 +1,5 @@
 //! Keys in their order, how many there are, and which of them have expired. In front of tables the rows come first,
-//! table by table, and then the documents beside them; what lies in forebay's table and neither names is left out.
+//! table by table, and then the documents beside them. A document that no setting names is left out.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The mapped tables, as the file has them now.
 //!
-//! **Invariant.** What a transaction does with rows, it does by the tables as they are in its snapshot: it compares the
-//! number of the schema first, and looks the tables up again where that is another. Where a mapping no longer fits, or
+//! **Invariant.** A transaction uses the tables as they are in its snapshot. It compares the number of the schema
+//! first, and looks the tables up again where that is another. Where a mapping no longer fits, or
 //! the triggers are gone that keep versions, all that is asked of rows is refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,12 +2,13 @@
 //!
 //! * `driver`: its record. `store`: the calls of a store; each runs as a task, so that a caller that goes away changes
 //!   nothing. `database`: what these tasks share.
-//! * `address`, `place`, `file`, `lock`: where the file is, whether it is there still, and that one forebay has it.
+//! * `address`, `file`, `lock`: where the file is, whether it is there still, and that one forebay has it.
 //! * `connection`, `slot`: one connection. `transaction`: every read and every commit is one, and sees first whose file
 //!   it is. `read_failed`: why a read has no answer.
 //! * `schema`, `ready`, `owners`: forebay's tables in the file, and how it is opened and taken.
-//! * `commit`, `documents`, `given`, `listing`, `names`: commits, the documents that forebay owns, and keys in their order.
-//! * `mapped`, `rows`, `dialect`: mapped tables and their rows. `outside`, `last_look`: what others write.
+//! * `commit`, `documents`, `given`, `listing`, `names`: commits, the documents that forebay owns, and keys in their
+//!   order.
+//! * `mapped`, `rows`, `dialect`: mapped tables and their rows. `outside`, `last_look`: what others write to them.
 //! * `setup`: `forebay store check` and `init`.
 //! * `error`: what an error of SQLite's says of the commit that it answers.
 //!

@@ -1,6 +1,6 @@
 //! What others write to mapped tables: triggers note it in `forebay_rows`, and that is looked at again and again.
-//! SQLite has one writer at a time, so notes have the order of the commits that made them, and the numbers above the
-//! last one that was seen are all that is new.
+//! SQLite has one writer at a time, so notes have the order of the commits that made them. The numbers above the last
+//! one that was seen are all that is new.
 
 use std::sync::Arc;
 

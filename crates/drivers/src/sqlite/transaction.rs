@@ -3,7 +3,7 @@
 //! **Invariant.** A transaction first sees whose file it has, and in which state: the incarnation, its owner, and the
 //! newest commit that was acknowledged. What it reads or writes after that is of this very state, for SQLite gives a
 //! transaction one snapshot. So a file that was restored from a copy, or taken over, is never taken for the one that
-//! was opened, and no commit of an owner of before comes after its successor's first.
+//! was opened. No commit of an owner of before comes after its successor's first.
 //!
 //! A file that was renamed or replaced stays open here. Its connections are dropped when the path leads elsewhere,
 //! which is looked at when a transaction begins and again before COMMIT.

@@ -1,5 +1,5 @@
-//! Random commits and random writes of another program against a naive model: a commit is made just where nothing that
-//! it has read was written since, and the file holds what the model holds.
+//! Random commits and random writes of another program against a naive model. A commit is made just where nothing that
+//! it has read was written since. The file holds what the model holds.
 
 use std::collections::BTreeMap;
 

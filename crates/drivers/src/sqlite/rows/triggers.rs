@@ -1,7 +1,7 @@
 //! What keeps versions of rows and notes what others write: three or four triggers for each mapped table.
 //!
-//! **Invariant.** Whatever changes a row of a mapped table gives it another, greater version in `forebay_rows`, in the
-//! transaction that changes it; so does what removes or makes one. A commit that compares versions sees in the snapshot
+//! **Invariant.** Whatever changes, makes or removes a row of a mapped table gives it a greater version in
+//! `forebay_rows`, in that very transaction. A commit that compares versions sees in the snapshot
 //! that it compares that the triggers are there, by the number of the schema ([`super::catalogue::schema`]).
 //!
 //! REPLACE removes rows that have the same value in another unique index, and runs no triggers for them. So a trigger

@@ -1,4 +1,4 @@
-//! Values as texts, and texts as values. SQLite gives a value the type that it has, whatever its column says, so a
+//! Values as texts, and texts as values. SQLite gives a value the type that it has, whatever its column says. So a
 //! value is shown by its type and written by its column's.
 
 use forebay::value::Blob;
