@@ -21,8 +21,8 @@ pub fn txn_error(error: &TxnError) -> Reply {
     }
 }
 
-/// The same of one that asked the store itself: whatever failed there, nothing was changed, and where another owner has
-/// it that one is to be asked.
+/// The answer to a command that asked the store itself and failed: nothing was changed. Where another owner has the
+/// store, the client is to ask that one.
 pub fn refused(shared: &Shared, error: &TxnError) -> Reply {
     match (error, shared.engine.store().fenced()) {
         (TxnError::StoreDown(_), Some(why)) => txn_error(&TxnError::NotOwner(why.to_owned())),

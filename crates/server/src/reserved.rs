@@ -37,8 +37,8 @@ const BACKLOG_MAX: u32 = 1024;
 #[cfg(any(target_os = "android", target_os = "linux"))]
 const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
-/// An address that is nobody else's, and is not listened on yet: what takes long at a start, or leaves something
-/// behind, can wait until all addresses are there.
+/// An address that this process has, and does not listen on yet. What takes long at a start waits until all addresses
+/// are there; so does what leaves something on the disk.
 #[derive(Debug)]
 pub struct Reserved {
     socket: Socket,

@@ -37,6 +37,23 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What is told of it.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Failure::Conflict(why)
+            | Failure::InTheWay(why)
+            | Failure::Refused(why)
+            | Failure::Failed(why)
+            | Failure::Unavailable(why)
+            | Failure::NotOwned(why)
+            | Failure::Unknown(why) => why,
+            Failure::Repeated => "its id is in the table already".into(),
+            Failure::Overtaken(_) => "what it has read was written since".into(),
+        }
+    }
+}
+
 /// What became of the documents that one commit wrote, where it is not as computed.
 pub(crate) type Changed = Vec<(Key, Read)>;
 
@@ -54,7 +71,8 @@ impl From<Failure> for Failed {
 }
 
 impl Failed {
-    /// A failure of checks that stand in one list for all commits: `places` says whose each is, and which of its own.
+    /// A failure of checks. The checks of all commits stand in one list: `places` has the commit of each, and its place
+    /// in that commit.
     pub(crate) fn at_check(failure: Failure, places: &[(usize, usize)]) -> Failed {
         let Failure::Overtaken(overtaken) = failure else { return failure.into() };
         let of = |at: usize| places.get(at).copied();
@@ -76,7 +94,7 @@ pub(crate) fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
             CommitOutcome::Conflict(written(commit))
         }
         Failure::InTheWay(why) => {
-            tracing::debug!(id = %commit.id, %why, "PostgreSQL gave up a transaction for another");
+            tracing::debug!(id = %commit.id, %why, "the database gave up a transaction for another");
             CommitOutcome::Conflict(Vec::new())
         }
         Failure::Refused(why) => CommitOutcome::Refused(why),

@@ -64,8 +64,8 @@ impl Owners {
         (!others.is_empty()).then(|| others.join(", "))
     }
 
-    /// Says so where the last owner was another that may have writes in a journal of its own. It has ended, or it would
-    /// hold the database's lock.
+    /// Logs a warning where the last owner was another one with a journal: writes may wait there. That owner has ended,
+    /// since it would hold the database's lock.
     pub(crate) fn warn_of_the_last(&self, own: &Own, found: u64, known: &Known) {
         let last = self.0.first().filter(|owner| owner.incarnation == found);
         let who = match last {

@@ -336,10 +336,7 @@ impl Database {
                 resolved
             }
         };
-        let resolved: Vec<Option<bool>> = resolved.map_err(|failure| match failure {
-            Failure::Refused(why) | Failure::Unavailable(why) | Failure::Unknown(why) | Failure::NotOwned(why) => why,
-            failure => format!("{failure:?}"),
-        })?;
+        let resolved: Vec<Option<bool>> = resolved.map_err(Failure::why)?;
         let answer = |(id, known): (&TxnId, Option<bool>)| match known {
             Some(true) => Ok(Resolved::Applied),
             Some(false) => Ok(Resolved::NotApplied),

@@ -19,15 +19,20 @@ fn name<'a>(row: &'a Row<'_>, at: usize) -> Result<&'a [u8], Error> {
     Ok(row.get_ref(at)?.as_blob()?)
 }
 
-/// Removes the documents of `space` whose key `is_one`.
-pub(super) fn remove(connection: &Connection, space: u8, is_one: impl Fn(&Key) -> bool) -> Result<(), Error> {
+/// Shows `each` the key of every document of `space`.
+fn each_key(connection: &Connection, space: u8, mut each: impl FnMut(Key)) -> Result<(), Error> {
     let mut asked = connection.prepare_cached(schema::SCAN)?;
     let mut rows = asked.query(params![space, None::<&[u8]>])?;
-    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(Key::new(space, name(row, 0)?));
+        each(Key::new(space, name(row, 0)?));
     }
-    drop(rows);
+    Ok(())
+}
+
+/// Removes the documents of `space` whose key `is_one`.
+pub(super) fn remove(connection: &Connection, space: u8, is_one: impl Fn(&Key) -> bool) -> Result<(), Error> {
+    let mut found = Vec::new();
+    each_key(connection, space, |key| found.push(key))?;
     let mut remove = connection.prepare_cached(schema::REMOVE)?;
     for key in found.iter().filter(|key| is_one(key)) {
         remove.execute(params![space, key.name()])?;
@@ -114,11 +119,7 @@ impl Database {
             }
         }
         if mapped.wanted.named.is_some() {
-            let mut asked = connection.prepare_cached(schema::SCAN)?;
-            let mut rows = asked.query(params![space, None::<&[u8]>])?;
-            while let Some(row) = rows.next()? {
-                count += u64::from(self.is_document(&Key::new(space, name(row, 0)?)));
-            }
+            each_key(connection, space, |key| count += u64::from(self.is_document(&key)))?;
         }
         Ok(count)
     }

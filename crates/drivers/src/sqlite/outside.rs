@@ -15,6 +15,7 @@ use super::last_look::Last;
 use super::mapped::Mapped;
 use super::read_failed::ReadFailed;
 use super::rows::{keys, reading};
+use crate::sql::failure::Failure;
 use crate::sql::table::quoted;
 use crate::sql::watch::Watch;
 use crate::sql::watching::{LOOK_AGAIN, OutsideBy, SUSPECT, told_keys};
@@ -81,7 +82,7 @@ impl Database {
                     connection.execute(FORGET, [now.0.cast_signed()]).map_err(|error| failure(&error))
                 })
             });
-            if let Err(why) | Ok(Err(why)) = forgot.await.map(|forgot| forgot.map_err(|why| format!("{why:?}"))) {
+            if let Err(why) | Ok(Err(why)) = forgot.await.map(|forgot| forgot.map_err(Failure::why)) {
                 tracing::debug!(why, "notes of rows that are gone can't be removed");
             }
         }

@@ -17,6 +17,7 @@ use super::transaction::raise;
 use super::{address, connection, owners, schema};
 use crate::error::{OpenError, OtherDatabase};
 use crate::options::{Known, Options};
+use crate::sql::failure::Failure;
 use crate::sql::identity::{Identity, Opening};
 use crate::sql::ids::{self, Ids};
 use crate::sql::keys::Named;
@@ -141,8 +142,8 @@ impl Ready {
             connection.execute_batch("COMMIT").map_err(|error| of_commit(&error))?;
             Ok(raised)
         };
-        let incarnation = raised().map_err(|failure: crate::sql::failure::Failure| {
-            OpenError::Unreachable(format!("{} can't be taken: {failure:?}", path.display()))
+        let incarnation = raised().map_err(|failure: Failure| {
+            OpenError::Unreachable(format!("{} can't be taken: {}", path.display(), failure.why()))
         })?;
         owners.warn_of_the_last(&own, meta.incarnation, known);
         let went_back = !there || another || meta.incarnation < known.incarnation;

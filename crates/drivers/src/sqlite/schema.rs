@@ -96,7 +96,7 @@ pub(super) const ENTER: &str = "INSERT INTO forebay_applied (id, applied) VALUES
 /// The numbers of writes of rows that came with a commit: above `first`, up to `last`.
 pub(super) const RANGE: &str = "UPDATE forebay_applied SET first = ?2, last = ?3 WHERE id = ?1";
 
-/// The same, asked.
+/// Asks for what [`RANGE`] has noted.
 pub(super) const RANGE_OF: &str = "SELECT first, last FROM forebay_applied WHERE id = ?1";
 
 /// Puts a tombstone in the place of an id, unless that is there.

@@ -59,18 +59,6 @@ impl Sqlite {
     }
 }
 
-/// Why something that is no commit was not written.
-fn why(failure: Failure) -> String {
-    match failure {
-        Failure::Refused(why)
-        | Failure::Unavailable(why)
-        | Failure::Unknown(why)
-        | Failure::NotOwned(why)
-        | Failure::Failed(why) => why,
-        failure => format!("{failure:?}"),
-    }
-}
-
 impl Store for Sqlite {
     fn caps(&self) -> Caps {
         Caps { ordered: false, owned: self.database.mapped.is_none(), applies: true }
@@ -321,7 +309,7 @@ impl Store for Sqlite {
             let patience = database.timeout;
             let cleared =
                 database.writing(patience, move |database, slot| database.clear(slot, &spaces, version)).await;
-            cleared.and_then(|cleared| cleared.map_err(why))
+            cleared.and_then(|cleared| cleared.map_err(Failure::why))
         });
         Box::pin(async move { cleared.await.and_then(|cleared| cleared).map_err(Unavailable) })
     }
@@ -338,7 +326,7 @@ impl Store for Sqlite {
         let asked = self.run(|database| async move {
             let patience = database.timeout;
             let pinged = database.writing(patience, |database, slot| database.write(slot, |_| Ok(()))).await;
-            pinged.and_then(|pinged| pinged.map_err(why))
+            pinged.and_then(|pinged| pinged.map_err(Failure::why))
         });
         Box::pin(async move { asked.await.and_then(|pinged| pinged).map_err(Unavailable) })
     }

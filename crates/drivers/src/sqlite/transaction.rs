@@ -22,7 +22,8 @@ use super::slot::Slot;
 use crate::sql::failure::Failure;
 use crate::sql::identity::{Found, Holder, Judged};
 use crate::sql::ids;
-use crate::sql::owners::Own;
+use crate::sql::owners;
+use crate::sql::watching::Own;
 
 /// The text for an operator where the file is locked for longer than a call waits.
 fn locked_or(error: &Error) -> String {
@@ -137,7 +138,7 @@ impl Database {
         self.write_as(slot, |connection| self.recognise(connection).and_then(|()| work(connection)))
     }
 
-    /// Writes in one transaction, whoever owns the file.
+    /// Writes in one transaction. It does not look whether the file is ours.
     pub(super) fn write_as<T>(
         &self,
         slot: &mut Slot,
@@ -182,12 +183,14 @@ impl Database {
             }
         };
         self.identity.went_back_to(raised);
+        // Numbers of writes that are lost are given again, to others.
+        *self.watch.own() = Own::default();
         Err(Failure::Unavailable(JUST_NOW.to_owned()))
     }
 }
 
 /// Makes `own` the owner, in an incarnation above `above`, in a transaction that is open.
-pub(super) fn raise(connection: &Connection, own: &Own, above: u64) -> Result<u64, Error> {
+pub(super) fn raise(connection: &Connection, own: &owners::Own, above: u64) -> Result<u64, Error> {
     let raised: i64 = connection.query_row(schema::RAISE, [above.cast_signed()], |row| row.get(0))?;
     connection.execute(schema::OWN, params![own.owner, own.run, own.journal, raised, "this machine"])?;
     connection.execute(schema::FORGET_OWNERS, [&own.owner])?;

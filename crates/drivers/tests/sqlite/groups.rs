@@ -11,7 +11,7 @@ fn what_stands_before_a_refused_commit_is_applied() {
     let store = place.open(place.options()).expect("it opens");
     let mine = store.incarnation();
     assert_eq!(outcome(&store, commit(mine, 1, vec![put("a", "text")])), CommitOutcome::Committed(vec![]));
-    // An increment of a text does not fit: only the store can tell, for nobody saw the document.
+    // An increment does not fit a text. Only the store can tell: the document was not read before.
     let mut unseen = suite::write(&key("a"), None, vec![Change::AddInteger { field: None, delta: 1 }]);
     unseen.unseen = true;
     let group =

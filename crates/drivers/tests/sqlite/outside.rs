@@ -62,6 +62,23 @@ fn a_commit_that_is_undone_leaves_no_number_to_others() {
     assert_eq!(told(&place, &store), Some(vec![key("user:1")]));
 }
 
+/// A copy that is put back gives numbers of ours again, to others.
+#[test]
+fn what_others_write_after_a_copy_is_put_back_is_told() {
+    let place = Place::new();
+    let store = open(&place, USERS, &["user:{id} -> users(id)"]);
+    told(&place, &store);
+    let copy = place.folder.path().join("copy.db");
+    place.other().execute("VACUUM INTO ?1", [copy.to_str()]).expect("it is copied");
+    let mine = commit(store.incarnation(), 1, vec![unseen("user:1", vec![set("name", "ada")])]);
+    assert!(outcome(&store, mine).is_applied());
+    std::fs::rename(&copy, place.path()).expect("it is put back");
+    assert!(suite::block_on(store.get(&[key("user:1")])).is_err(), "it is found in an earlier state");
+    told(&place, &store);
+    place.other().execute("INSERT INTO users (id) VALUES (1)", []).expect("a row");
+    assert_eq!(told(&place, &store), Some(vec![key("user:1")]));
+}
+
 /// As Django's migrations of SQLite do it: another table takes the name, and the triggers are gone.
 #[test]
 fn a_table_that_is_made_again_is_refused_until_its_triggers_are() {

@@ -68,7 +68,7 @@ impl Permissions {
 
     /// The numbers of the permissions of one of which a request has need. `number` is its command's in the table. One
     /// number, unless it is for a family's help: that tells what anyone knows. None for a subcommand that there is not:
-    /// as in Redis everybody is told so, and nobody is denied it.
+    /// as in Redis every user is told so.
     pub fn needed(&self, number: usize, command: &Command, frame: Frame<'_>) -> Option<std::ops::Range<usize>> {
         let (start, end) = (self.starts[number], self.starts[number + 1]);
         match frame.get(1).filter(|_| end - start > 1) {
